@@ -1,7 +1,7 @@
-"""Tells the wrappers that repeat or refuse calls whether a call may be repeated, and what it is made for.
+"""Lets the wrappers that repeat or refuse calls know whether a call can be repeated, and what it is made for.
 
-Like the deadline, which travels as a cancel scope, the allowance belongs to the calling task and to
-those it starts; the protocol of a backend needs no word for it.
+Like the deadline, which is a cancel scope, the allowance belongs to the calling task and to
+the tasks it starts; the protocol of a backend need not mention it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, Protocol
 
 
 class Allowance(Protocol):
-    """What grants further calls."""
+    """Grants further calls."""
 
     def refusal(self) -> str | None:
-        """Say why there may be no further call; ``None``: there may."""
+        """Return why there can be no further call, or ``None``."""
         ...
 
     def take(self) -> None:
-        """Count one more call that is about to be sent."""
+        """Count one more call, right before it is sent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """For what a call is made: a number for the answer, the name of its part; its kind, and what else is told of it.
+    """What a call is made for: a number for the answer, the name and kind of its part, and other details.
 
-    ``replaceable``: another model goes on where it fails.
+    ``replaceable``: another model takes over if it fails.
     """
 
     answer: int
@@ -45,7 +45,7 @@ _caller: ContextVar[Caller | None] = ContextVar("stretto_caller", default=None)
 
 @contextmanager
 def allowed(allowance: Allowance, caller: Caller | None = None) -> Iterator[None]:
-    """Let the calls begun in this context be repeated only as the allowance grants."""
+    """Repeat the calls that begin in this context only as the allowance grants."""
     before, caller_before = _current.set(allowance), _caller.set(caller)
     try:
         yield
@@ -55,17 +55,17 @@ def allowed(allowance: Allowance, caller: Caller | None = None) -> Iterator[None
 
 
 def calling() -> Caller | None:
-    """Say for what the calls of this task are made, where that is known."""
+    """Return what the calls of this task are made for, if known."""
     return _caller.get()
 
 
 def why_not_again() -> str | None:
-    """Say why a call of this task may not be repeated; ``None``: it may."""
+    """Return why a call of this task must not be repeated, or ``None``."""
     allowance = _current.get()
     return allowance.refusal() if allowance else None
 
 
 def count_repetition() -> None:
-    """Count a repetition that is about to be sent; ask `why_not_again` first."""
+    """Count a repetition, right before it is sent; ask `why_not_again` first."""
     if allowance := _current.get():
         allowance.take()

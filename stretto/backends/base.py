@@ -1,4 +1,4 @@
-"""What a backend is: something that streams text for a prompt and says what it can do."""
+"""What a backend is: something that streams text for a prompt and reports what it can do."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from stretto.values.tool_calls import ToolCallFragment
 P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_S = 1.0
-_ASKING_SHARE = 0.1  # of the time that an answer may take
+_ASKING_SHARE = 0.1  # of the time that an answer can take
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a local engine has measured of itself in this process.
+    """What a local engine has measured about itself in this process.
 
     Provisional: it may change in any release.
 
     Attributes:
-        step_ms: milliseconds of a forward by its rows, for one request alone, or by the requests that ran together
-            where rows were not timed yet; empty while not measured.
-        decodings: how each decoding method has done so far for whoever asks, the last answers counting most.
+        step_ms: milliseconds of a forward pass by its rows, for a single request, or by the number of requests that ran
+            together if rows were not timed yet; empty before any measurement.
+        decodings: how each decoding method has done so far for the current tenant, weighted towards recent answers.
     """
 
     step_ms: Mapping[int, float] = field(default_factory=dict)
@@ -38,19 +38,19 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """When a call of a local model came to each stage before its first text.
+    """When a call to a local model reached each stage before its first text.
 
     Provisional: it may change in any release.
 
-    In seconds of `time.perf_counter`; ``None`` for a stage that it has not come to.
+    In seconds of `time.perf_counter`; ``None`` for a stage not yet reached.
 
     Attributes:
         loaded_s: the model was loaded.
-        prepared_s: the prompt was made into tokens, and what the call needs was ready: a grammar, an adapter.
+        prepared_s: the prompt was tokenised, and what the call needed was ready: a grammar, an adapter.
         submitted_s: the call was in the engine's queue.
-        admitted_s: it had a slot, and the engine began to read its prompt.
-        prompt_read_s: the prompt was read.
-        first_token_s: the first token was chosen; its text may be held back a while.
+        admitted_s: the call had a slot, and prefill began.
+        prompt_read_s: prefill was complete.
+        first_token_s: the first token was chosen; its text can be withheld for a while.
     """
 
     loaded_s: float | None = None
@@ -66,34 +66,35 @@ class Capabilities:
     """What a backend can do, known without loading a model or opening a connection.
 
     Attributes:
-        context_window: tokens that prompt and answer may fill together.
-        json_schema: answers can be constrained to a JSON schema.
-        schema_in_words: the messages have to tell a schema as well: the server constrains the answer by it, and does
-            not show it to the model.
-        regex: answers can be constrained to a regular expression.
-        logprobs: log-probabilities can be asked for.
-        predictions: takes a text that the answer may resemble (`ModelRequest.draft`); tokens of it that do not come
-            back are paid for like written ones.
-        reasoning: the model thinks before it answers and takes an effort.
-        concurrent_calls: calls that run side by side without slowing each other.
-        calls_reported: its server reports that number: a call that is late among no more did not wait for its turn.
+        context_window: the most tokens of prompt and answer together.
+        json_schema: whether answers can be constrained to a JSON schema.
+        schema_in_words: whether the messages must state a schema as well: the server constrains the answer by it, but
+            does not show it to the model.
+        regex: whether answers can be constrained to a regular expression.
+        logprobs: whether log-probabilities can be requested.
+        predictions: whether it accepts a text that the answer might resemble (`ModelRequest.draft`); tokens of it that
+            do not come back are charged like generated ones.
+        reasoning: whether the model thinks before it answers and accepts an effort.
+        concurrent_calls: calls that run concurrently without slowing each other down.
+        calls_reported: whether its server reports that number: up to it, a late call did not wait for its turn.
         prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
-        prefix_caching: its server reads the common beginning of prompts only once. ``None``: not known.
-        speculation: its server drafts tokens and verifies them. ``None``: not known.
-        prompt_family: family of prompt templates this model understands.
-        names: speakers can be told apart by `Message.name`.
-        tools: takes tools, and calls them.
-        media: reads parts of messages that are not text: images, sound, files.
-        refused_media: types of such parts that its server says it does not take, ``image_url`` for instance.
-        choices: writes several answers in one call, ``ModelRequest.n``. False: the library sends one call for each.
-        reads_history: the model understands earlier turns. False: it is shown the question alone.
-        continues: it goes on exactly where a turn of the assistant at the end of the messages stops.
-        passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of
-            that size. ``None`` if only its window limits them.
-        beyond_window: it answers prompts that are longer than its window; the question has to stand at their end.
+        prefix_caching: whether its server reads the common beginning of prompts only once. ``None``: not known.
+        speculation: whether its server drafts tokens and verifies them. ``None``: not known.
+        prompt_family: family of prompt templates that suit this model.
+        names: whether speakers can be distinguished by `Message.name`.
+        tools: whether it accepts tools, and calls them.
+        media: whether it reads message parts other than text: images, audio, files.
+        refused_media: types of such parts that its server reports as unsupported, for instance ``image_url``.
+        choices: whether it writes multiple answers in one call, ``ModelRequest.n``. False: the library sends one call
+            for each.
+        reads_history: whether the model understands earlier turns. False: it only gets the question.
+        continues: whether it continues an assistant turn at the end of the messages exactly where it stops.
+        passage_tokens: length in tokens up to which the model reads well; longer documents are split into passages of
+            that size. ``None`` if only its context window limits them.
+        beyond_window: whether it answers prompts longer than its window; the question must come at their end.
         decodings: decoding methods of a local engine, best first.
-        decoding: the one that was chosen when the backend was made; ``None`` leaves it to the router.
-        adapters: names of the adapters that a local engine has beside its model, for ``GenerationOptions.adapter``.
+        decoding: the decoding method chosen when the backend was created; ``None`` leaves it to the router.
+        adapters: names of the adapters that a local engine has for its model, for ``GenerationOptions.adapter``.
     """
 
     context_window: int | None = None
@@ -125,14 +126,14 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPaths:
-    """Neighbouring parts of a turn of the assistant that were written side by side, in characters.
+    """Consecutive parts of an assistant turn that were written concurrently, in characters.
 
     Provisional: it may change in any release.
 
     Attributes:
-        begin: of the first path.
-        ends: of each path; the next one begins there.
-        beside: all paths have the positions that they were written at; otherwise those behind each other.
+        begin: where the first path begins.
+        ends: where each path ends; the next one begins there.
+        beside: whether all paths keep the positions they were written at; otherwise their positions are consecutive.
     """
 
     begin: int
@@ -142,29 +143,29 @@ class WrittenPaths:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What one call sends.
+    """The contents of one call.
 
     Attributes:
-        messages: the conversation, system message first. A turn of the assistant at its end is one to go on with.
-        effort: reasoning effort for models that take one; ``None`` leaves the model's own.
-        response_schema: JSON schema of the answer. Backends without ``json_schema`` may leave it out: the messages tell
+        messages: the conversation, system message first. An assistant turn at its end is to be continued.
+        effort: reasoning effort for models that accept one; ``None`` leaves it to the model.
+        response_schema: JSON schema of the answer. Backends without ``json_schema`` can ignore it: the messages state
             it as well.
-        in_words: system messages that tell the schema, sent instead of those in ``messages`` where a server refuses it;
-            empty: ``messages`` tell it as they are; ``None``: it cannot be left out.
-        strict: what the caller said of the schema's strict mode; ``None``: it is used where the schema allows it.
+        in_words: system messages that state the schema, sent instead of those in ``messages`` if a server refuses it;
+            empty: ``messages`` already state it; ``None``: it cannot be left out.
+        strict: the caller's choice of the schema's strict mode; ``None``: it is used if the schema allows it.
         response_regex: regular expression that the whole answer matches, for backends with ``regex``.
-        shared: length in characters of the beginning of the last message that other calls of the same answer share, as
-            well as all messages before it. One of those calls may be under way already, so the shared part is worth
-            caching where a provider has to be asked for that.
-        tools: functions that the model may call, in OpenAI's form, for backends with ``tools``.
-        tool_choice: "auto", "none", "required", or the one to call, in OpenAI's form.
+        shared: length in characters of the beginning of the last message that other calls of the same answer share,
+            along with all messages before it. One of those calls might already be running, so the shared part is worth
+            caching if a provider caches only on request.
+        tools: functions that the model can call, in OpenAI's format, for backends with ``tools``.
+        tool_choice: "auto", "none", "required", or the one to call, in OpenAI's format.
         n: how many answers to write, for backends with ``choices``.
-        extra: other fields of the body, passed on as they are.
-        reads: it shows text of documents, for which a local model may have a special adapter.
-        paths: forks of the last message, a turn to go on with. A local model places what it knows of the paths behind
-            each other, and other backends read the message as it is.
-        draft: text that the answer may resemble. A local model drafts from it and verifies every token, so the answer
-            stays what it would be; a server with ``predictions`` does the same.
+        extra: other fields of the body, passed on unchanged.
+        reads: whether it contains text of documents, for which a local model can have a special adapter.
+        paths: forks of the last message, a turn to continue. A local model arranges its KV cache for these paths one
+            after the other; other backends read the message unchanged.
+        draft: text that the answer might resemble. A local model drafts from it and verifies every token, so the answer
+            does not change; a server with ``predictions`` does the same.
     """
 
     messages: tuple[Message, ...]
@@ -184,14 +185,14 @@ class ModelRequest:
 
     @property
     def worded(self) -> ModelRequest:
-        """The same with its schema in words only."""
+        """Return the same request with its schema in words only."""
         others = (message for message in self.messages if message.role != "system")
         messages = (*self.in_words, *others) if self.in_words else self.messages
         return replace(self, messages=messages, response_schema=None)
 
     @property
     def prefix(self) -> str:
-        """The text that other calls of the same answer begin with too; empty without ``shared``."""
+        """The text that other calls of the same answer also begin with; empty without ``shared``."""
         if not self.shared:
             return ""
         *before, last = (f"{message.role}: {message.content}" for message in self.messages)
@@ -200,34 +201,34 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a stream: text, tokens and calls to add up, or the reason for the end.
+    """A piece of a stream: text, tokens and tool calls to add up, or the finish reason.
 
-    Text may come in pieces of any size, and an empty chunk is a sign of life. The chunk that completes the answer
-    carries ``finish_reason``, and only the usage may follow it. A stream without a finish reason was broken off, and is
-    treated as failed.
+    Text can come in pieces of any size, and an empty chunk is a sign of life. The chunk that completes the answer has a
+    ``finish_reason``, and only the usage can follow it. A stream without a finish reason was broken off, and counts as
+    failed.
 
     Attributes:
-        text: new text; all of them concatenated are what was generated.
-        usage: tokens and calls since the last chunk that had a usage; all of them are added up. Most streams have
-            one, at the end, with ``calls=1``.
+        text: new text; the concatenation of all of them is the generated text.
+        usage: tokens and calls since the last chunk with a usage; all of them are added up. Most streams have one, at
+            the end, with ``calls=1``.
         finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "tool_calls" (the
             model waits for their results), "refusal" (by the model), "content_filter" (by its server). Each choice has
             one.
         headers: response headers with rate limits, for `stretto.backends.resilience.rate_limiter`.
-        decoding: how a local engine found the tokens.
-        logprobs: where they were asked for, in the order of the tokens, not always beside their text.
-        stages: what a local model knows so far of the way to the first text; the last one counts.
+        decoding: how a local engine produced the tokens.
+        logprobs: if requested, in the order of the tokens, but not always in the same chunk as their text.
+        stages: the stages that a local model has reached before the first text; the last value counts.
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
-        thinking: the model has thought, which is not shown.
-        held: text has come that is kept back until it is known to be none of a thought.
-        tool_calls: pieces of the calls that the model asks for.
-        thoughts: what the model has thought, whole, as parts of its turn in the form of its server.
-        stop_text: the stop text that ended the answer, where that is known; with the finish reason.
-        refused: the text is a refusal in the model's own words, told apart by its server.
-        unheld: keywords of ``ModelRequest.response_schema`` that the text is not held to, of a backend that holds
-            answers to their format (``Capabilities.regex``); with the first chunk. Such an answer is shown after its
-            check.
-        extra: other fields of the response, for ``Answer.extra``; those of all chunks together count.
+        thinking: whether the model has thought, which is not shown.
+        held: whether text has arrived that is withheld until it is known not to be part of a thought.
+        tool_calls: pieces of the calls that the model requests.
+        thoughts: what the model has thought, complete, as parts of its turn in its server's format.
+        stop_text: the stop text that ended the answer, if known; with the finish reason.
+        refused: whether the text is a refusal in the model's own words, marked as such by its server.
+        unheld: keywords of ``ModelRequest.response_schema`` that do not constrain the text, from a backend that
+            constrains answers to their format (``Capabilities.regex``); with the first chunk. Such an answer is shown
+            only after it was checked.
+        extra: other fields of the response, for ``Answer.extra``, collected from all chunks.
         choice: which of ``ModelRequest.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
@@ -251,12 +252,12 @@ class Chunk:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it holds something of the answer: text, a piece of a tool call."""
+        """Whether it contains part of the answer: text or a piece of a tool call."""
         return bool(self.text or self.tool_calls)
 
     @property
     def is_progress(self) -> bool:
-        """Whether the answer has made progress. Any other chunk is a sign of life, of which there may be many."""
+        """Whether the answer has made progress. Any other chunk is a sign of life, of which there can be many."""
         return bool(self.is_answer or self.thinking or self.held or self.finish_reason)
 
 
@@ -264,28 +265,28 @@ class Chunk:
 class Backend(Protocol):
     """Generates text: a provider, a model in this process, or a wrapper that adds behaviour to another backend.
 
-    Pass one where a model name can stand: ``AsyncStretto(MyBackend())``. `stretto.testing.check_backend` tests one
+    Pass one in place of a model name: ``AsyncStretto(MyBackend())``. `stretto.testing.check_backend` tests one
     against this contract, and ``stretto.extending.resilient(backend)`` adds retries and limits.
 
     **Streams.** `stream` returns an async context manager, and entering it an async iterator of `Chunk`. It is
-    entered, read and left in one task. Several streams run at the same time, up to
+    entered, read and left in one task. Multiple streams run at the same time, up to
     ``capabilities.concurrent_calls`` of them; each belongs to one generation.
 
-    **Around the yield.** A context manager may hold what it needs around its ``yield``: a connection, a lock, a task
-    group, a deadline. The iterator must not hold a task group or cancel scope around a ``yield`` (PEP 789), so put
-    these into the context manager.
+    **Around the yield.** A context manager can keep what it needs open around its ``yield``: a connection, a lock, a
+    task group, a deadline. The iterator must not keep a task group or cancel scope open around a ``yield`` (PEP 789),
+    so put these into the context manager.
 
-    **Closing.** Leaving the context ends the generation and frees what it holds, before it returns: connection, tasks,
+    **Closing.** Leaving the context ends the generation and frees its resources before it returns: connection, tasks,
     server-side work, and the iterator, if it is an async generator (`contextlib.aclosing`). It is left early when the
-    reader wants no more, at a cancellation, and after an error. The caller closes the backend itself, by `aclose`.
+    reader wants no more, on cancellation, and after an error. The caller closes the backend itself, by `aclose`.
 
-    **Cancellation.** At any ``await``, a cancellation may arrive (anyio's, on asyncio). Let it pass. What must still be
-    awaited after it goes under ``anyio.CancelScope(shield=True)``, with a time limit.
+    **Cancellation.** A cancellation can arrive at any ``await`` (anyio's, on asyncio). Let it propagate. Anything still
+    to be awaited afterwards goes under ``anyio.CancelScope(shield=True)``, with a time limit.
 
-    **Errors.** A failed call raises `BackendError` or one of its children, on entering or while iterating, and nothing
-    else: not an exception group, and no exception of an SDK. Anything else is a mistake of the backend, which ends the
-    answer and reaches the caller as it is. `BackendError.transient` says whether the same call may
-    succeed later; only the library repeats calls, so a backend tries each once. Messages hold no keys.
+    **Errors.** A failed call raises `BackendError` or a subclass, on entering or while iterating, and nothing else: not
+    an exception group, and no exception of an SDK. Anything else is a bug in the backend, which ends the answer and
+    reaches the caller unchanged. `BackendError.transient` says whether the same call could succeed later; only the
+    library repeats calls, so a backend tries each once. Messages contain no keys.
 
     >>> class Shouting:
     ...     name = "own:shouting"
@@ -318,7 +319,7 @@ class Backend(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do. Read several times for each request: it loads nothing and connects to nothing."""
+        """What it can do. Read several times for each request, so it must not load or connect to anything."""
         ...
 
     def stream(
@@ -327,54 +328,54 @@ class Backend(Protocol):
         """Start one generation.
 
         Args:
-            prompt: what to send: the messages, and what was asked of the answer's form. Only what `capabilities`
-                promises is asked for.
-            options: how to sample and when to stop. ``None`` leaves the choice to the backend. An option that cannot
-                be honoured is named in ``Chunk.warnings``.
+            prompt: what to send: the messages, and the requested format of the answer. Only what `capabilities`
+                promises is requested.
+            options: how to sample and when to stop. ``None`` leaves the choice to the backend. An option that cannot be
+                honoured is named in ``Chunk.warnings``.
 
         Raises `BackendError`, on entering or while iterating.
         """
         ...
 
     async def count_tokens(self, prompt: ModelRequest) -> int:
-        """Tokens of the prompt, at least 1; an estimate where the provider offers no count without a call."""
+        """Return the tokens of the prompt, at least 1; an estimate if the provider cannot count without a call."""
         ...
 
     async def aclose(self) -> None:
-        """Free connections, threads and models. Idempotent; streams still open end with a `BackendError`."""
+        """Free connections, threads and models. Idempotent; open streams end with a `BackendError`."""
         ...
 
 
 class CountsText(Protocol):
-    """A backend that can count the tokens of any text exactly, without a call; documents are cut by its counts.
+    """A backend that can count the tokens of any text exactly, without a call; its counts are used to split documents.
 
     Provisional: it may change in any release.
     """
 
     async def text_counter(self) -> Callable[[str], int] | None:
-        """A function that counts the tokens of a text, in any thread; ``None`` where it must be estimated."""
+        """Return a thread-safe function that counts the tokens of a text; ``None`` if they must be estimated."""
         ...
 
 
 class AsksItsServer(Protocol):
-    """A backend whose server can be asked what it is able to do.
+    """A backend that can ask its server what it supports.
 
     Provisional: it may change in any release.
     """
 
     async def ask_server(self, within_s: float) -> None:
-        """Ask it once, for at most this many seconds: `Backend.capabilities` knows more afterwards. Raises nothing."""
+        """Ask it once, for at most this many seconds; `Backend.capabilities` knows more afterwards. Raises nothing."""
         ...
 
 
 class LoadsAhead(Protocol):
-    """A backend that can do ahead of its first call what that would wait for: load a model, import a library.
+    """A backend that can do in advance what its first call would wait for: load a model, import a library.
 
     Provisional: it may change in any release.
     """
 
     async def load_ahead(self) -> None:
-        """Do it, asking no server; nothing where it is done. `AsyncStretto.load` calls it. Raises `StrettoError`."""
+        """Do it, once, without asking a server. `AsyncStretto.load` calls it. Raises `StrettoError`."""
         ...
 
 
@@ -385,7 +386,7 @@ class Forgets(Protocol):
     """
 
     def forget_learned(self) -> None:
-        """Forget that, for everybody who uses the model in this process. `AsyncStretto.forget` calls it."""
+        """Forget that, for all users of the model in this process. `AsyncStretto.forget` calls it."""
         ...
 
 
@@ -396,33 +397,33 @@ class MeasuresItself(Protocol):
     """
 
     def measured(self) -> Measured | None:
-        """What it has measured so far; ``None`` before its model is loaded."""
+        """Return its measurements so far; ``None`` before its model is loaded."""
         ...
 
 
 def method_of(backend: Backend, method: Callable[Concatenate[Any, P], R]) -> Callable[P, R] | None:
-    """A method of one of the protocols above, where a backend has it, or what it wraps."""
-    # Not isinstance: what wrappers pass on, a protocol does not see since Python 3.12.
+    """Return a method of one of the protocols above if the backend, or the backend it wraps, has it."""
+    # Not isinstance: since Python 3.12, a protocol does not see methods that wrappers delegate.
     found: Callable[P, R] | None = getattr(backend, method.__name__, None)
     return found
 
 
 def measured_by(backend: Backend) -> Measured | None:
-    """What a backend has measured of its speed; ``None`` where it measures nothing, or has not yet."""
+    """Return the measurements of a backend; ``None`` if it measures nothing, or has not yet."""
     measured = method_of(backend, MeasuresItself.measured)
     return None if measured is None else measured()
 
 
 async def ask_servers(backends: Iterable[Backend], deadline_s: float | None = None) -> None:
-    """Ask the servers that were not asked yet, all at the same time, for a second or a tenth of the deadline.
+    """Ask the servers that were not asked yet, concurrently, for a second or a tenth of the deadline.
 
-    If a server does not answer in that time, its abilities stay unknown; it is asked again with a later request.
+    The capabilities of a server that does not answer in time stay unknown; it is asked again with a later request.
     """
     asking = [ask for each in backends if (ask := method_of(each, AsksItsServer.ask_server)) is not None]
     if not asking:
         return
     within_s = _ASKING_S if deadline_s is None else min(_ASKING_S, deadline_s * _ASKING_SHARE)
-    first, *others = asking  # most clients have one, which needs no task
+    first, *others = asking  # most clients have only one, which needs no task
     async with anyio.create_task_group() as tasks:
         for ask in others:
             tasks.start_soon(ask, within_s)

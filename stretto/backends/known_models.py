@@ -1,8 +1,8 @@
-"""What is known of remote models without a call: the rows of ``known_models.toml``, by the beginnings of their names.
+"""What is known of remote models without a call: the rows of ``known_models.toml``, by model name prefix.
 
-A caller's own rows, in the same form, come before them.
+A caller's own rows, in the same form, take precedence.
 
-Unknown models get cautious values, and ``context_window=None`` where nobody can know it.
+Unknown models get cautious values, and ``context_window=None`` if nobody can know it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from stretto.prompts.catalogue import family_of
 NO_ROWS: Rows = MappingProxyType({})
 _UNKNOWN = Capabilities(concurrent_calls=8)
 _UNKNOWN_OUTPUT = 1_048_576  # tokens; no model writes more
-_CHARACTERS_PER_TOKEN = 4  # of English
+_CHARACTERS_PER_TOKEN = 4  # of English text
 
 
 class Known(BaseModel):
     """One row of the table.
 
     Attributes:
-        window: tokens that prompt and answer may fill together.
+        window: the most tokens of prompt and answer together.
         output: the most tokens of one answer.
-        reasoning: the model takes an effort.
-        json_schema: answers can be constrained to a JSON schema.
-        logprobs: log-probabilities can be asked for.
-        predictions: takes a text that the answer may resemble.
+        reasoning: whether the model accepts an effort.
+        json_schema: whether answers can be constrained to a JSON schema.
+        logprobs: whether log-probabilities can be requested.
+        predictions: whether it accepts a text that the answer might resemble.
         cached_from: prompt tokens from which a shared prefix is cached.
-        refuses: parameters that are answered with a 400.
+        refuses: parameters that are rejected with a 400.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,7 +56,7 @@ class Known(BaseModel):
 
 
 Rows = Mapping[str, Mapping[str, Known]]
-"""Rows by the beginnings of models' names, by provider."""
+"""Rows by model name prefix, by provider."""
 
 _ROWS = TypeAdapter(dict[str, dict[str, Known]])
 
@@ -82,10 +82,10 @@ def _longest(rows: Mapping[str, Known], model: str) -> Known | None:
 
 
 def capabilities_of(provider: str, model: str, own: Rows = NO_ROWS) -> Capabilities:
-    """Look up a model; ``reasoning`` means that it takes an effort."""
+    """Look up the capabilities of a model; ``reasoning`` means that it accepts an effort."""
     known = _row(provider, model, own)
     if known is None:
-        # Most servers that speak OpenAI's API have log-probabilities; the others refuse them with a message.
+        # Most servers that speak OpenAI's API support log-probabilities; the others refuse them with a message.
         openai = provider == "openai"
         family = family_of(model)
         return replace(
@@ -106,31 +106,31 @@ def capabilities_of(provider: str, model: str, own: Rows = NO_ROWS) -> Capabilit
 
 
 def refused_by(model: str, own: Rows = NO_ROWS) -> frozenset[str]:
-    """Parameters that a model does not take. Servers of other providers serve the same models: the name decides."""
+    """Return the parameters that a model rejects. Other providers serve the same models, so the name decides."""
     known = _longest(_any(own), model) or _longest(_any(_by_provider()), model)
     return frozenset() if known is None else known.refuses
 
 
 def _any(rows: Rows) -> Mapping[str, Known]:
-    """The rows of all providers."""
+    """Return the rows of all providers."""
     return {prefix: known for table in rows.values() for prefix, known in table.items()}
 
 
 def may_take_schema(provider: str, model: str, own: Rows = NO_ROWS) -> bool:
-    """Whether a JSON schema is sent: to models that are known to keep to one, and to unknown ones, which may."""
+    """Return whether to send a JSON schema: to models known to comply with one, and to unknown ones, which might."""
     known = _row(provider, model, own)
     return known is None or known.json_schema
 
 
 def bounded_output(provider: str, model: str, wanted: int | None, own: Rows = NO_ROWS) -> int | None:
-    """Give the tokens to ask for: what is wanted, but no more than the model can write."""
+    """Return the token limit to request: what is wanted, but no more than the model can write."""
     known = _row(provider, model, own)
     most = _UNKNOWN_OUTPUT if known is None else known.output
     return None if wanted is None else min(wanted, most)
 
 
 def worth_caching(prompt: ModelRequest, capabilities: Capabilities) -> bool:
-    """Whether what a prompt shares with others is as long as the provider's cache wants it."""
+    """Return whether the part of a prompt that others share is long enough for the provider's cache."""
     least = capabilities.prompt_cache_minimum
     return least is not None and bool(prompt.shared) and tokens_of(prompt.prefix) >= least
 
@@ -143,7 +143,7 @@ def tokens_of(text: str) -> int:
 def estimate_tokens(prompt: ModelRequest) -> int:
     """Estimate the tokens of a prompt: 3.5 UTF-8 bytes each, and four for each message's frame.
 
-    Tools and their calls count as they are written; what images and sounds take, only their models know.
+    Tools and their calls count as text; how much images and audio take is known only to their models.
     """
     size = sum(len(message.content.encode()) for message in prompt.messages)
     size += sum(len(json.dumps(each)) for each in prompt.tools)
@@ -152,5 +152,5 @@ def estimate_tokens(prompt: ModelRequest) -> int:
 
 
 def typical_tokens(characters: int) -> int:
-    """Estimated tokens of a text of this length; `estimate_tokens` errs upwards instead."""
+    """Return the typical tokens of a text of this length; `estimate_tokens` errs upwards instead."""
     return -(-characters // _CHARACTERS_PER_TOKEN)

@@ -1,7 +1,7 @@
-"""How busy a backend is: what it says itself, and what the answers of this process have shown.
+"""How busy a backend is: what it reports itself, and what the answers of this process have shown.
 
-`load_of` gives one frozen snapshot. The router reads it for its forecasts, and an answer reads it once, before its own
-calls begin: as many of them run side by side as the other answers leave room for.
+`load_of` returns a frozen snapshot. The router reads it for its forecasts. An answer reads it once, before its first
+calls: it runs as many of them concurrently as the other answers leave room for.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from stretto.backends.base import Backend, Chunk, measured_by, method_of
 from stretto.values.request import Request
 
 FEWEST_TOKENS = 16
-SHORTEST_S = 0.25  # of a stream that tells anything; scripted and cached answers come at once
-FRESH_S = 60.0  # for how long what calls took says how many the server holds now
-_LATELY = 8  # calls whose median counts: one answer by points makes several, and machines have slow moments
-_LATE = 2.0  # times the soonest first token: that call waited for its turn
-_LEAST_WAIT_S = 0.1  # beyond that; less is chance
-_ENOUGH = 3  # calls that waited: then it was no accident
-_USUAL = 100  # first tokens, the soonest of which tells what is usual
-_LAST = 12  # such calls; a server whose capacity shrinks is found out by them
-_LONG_PROMPT = 8_000  # characters; its first token takes long because of the prompt
+SHORTEST_S = 0.25  # of a stream that is informative; scripted and cached answers come at once
+FRESH_S = 60.0  # how long the timing of calls is evidence of the server's capacity
+_LATELY = 8  # calls for the median: one answer by points makes several, and machines have slow moments
+_LATE = 2.0  # times the fastest first token: such a call waited for its turn
+_LEAST_WAIT_S = 0.1  # below this, it is chance
+_ENOUGH = 3  # calls that waited, so that it was no accident
+_USUAL = 100  # first tokens, the fastest of which is the normal one
+_LAST = 12  # such calls, so that a server whose capacity shrinks is noticed
+_LONG_PROMPT = 8_000  # characters; the prompt makes its first token slow
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of one backend at one moment. What is not known is empty.
+    """The load of one backend at one moment. Unknown values are empty.
 
     Provisional: it may change in any release.
 
     Attributes:
-        calls: under way or about to begin, for all answers of this process.
-        waiting: of these, how many are held back here, by the own bound or by rate limits.
-        limits_left: what the rate limits of the server leave, by kind: requests, tokens, input-tokens, output-tokens.
-        refused: calls that the server refused lately because there were too many (429).
-        holds: calls that the server writes at a time, as calls that had to wait for their turn or a refusal showed.
+        calls: calls under way or about to begin, for all answers of this process.
+        waiting: of these, calls that wait here, for the library's own limit or for rate limits.
+        limits_left: what is left of the server's rate limits, by kind: requests, tokens, input-tokens, output-tokens.
+        refused: calls that the server refused recently because there were too many (429).
+        holds: calls that the server runs at a time, inferred from calls that waited for their turn or from a refusal.
         first_token_s: seconds to the first token, by the calls under way when the call was sent, itself included.
-        tokens_per_s: tokens a second of one stream, by the number of streams.
+        tokens_per_s: tokens per second of one stream, by the number of streams.
         step_ms: milliseconds of a step of a local engine's batch, by its rows.
     """
 
@@ -58,33 +58,33 @@ class Load:
     step_ms: Mapping[int, float] = field(default_factory=dict)
 
     def first_s(self, calls: int) -> float | None:
-        """Seconds to the first token of a call among so many; ``None`` while none was seen."""
+        """Return the seconds to the first token of one of so many calls; ``None`` before any was seen."""
         return between(self.first_token_s, calls) if self.first_token_s else None
 
     def rate(self, calls: int) -> float | None:
-        """Tokens a second of a stream among so many; ``None`` while none was seen."""
+        """Return the tokens per second of one of so many streams; ``None`` before any was seen."""
         return between(self.tokens_per_s, calls) if self.tokens_per_s else None
 
 
 class ReportsLoad(Protocol):
-    """A backend that knows more of its load than what answers show: its rate limits, refusals, its batch.
+    """A backend that knows more about its load than answers show: its rate limits, refusals, its batch.
 
     Provisional: it may change in any release.
     """
 
     def load_now(self) -> Load:
-        """The calls that it has and that wait there, what limits leave, refusals; times are measured by answers."""
+        """Return its calls, waiting calls, remaining limits and refusals; times are measured by answers."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How many calls of one answer may run at a time on one backend. Nothing else decides that.
+    """How many calls of one answer can run at a time on one backend. Nothing else decides that.
 
     Attributes:
-        slots: as many as the backend takes of all answers, and `Settings.concurrent_calls` allows.
+        slots: as many as the backend runs for all answers, and `Settings.concurrent_calls` allows.
         allowed: of these, as many as ``max_parallel_parts`` of the request allows.
-        load: of the other answers, from which no place is taken.
+        load: the load by the other answers, which keep their places.
     """
 
     slots: int
@@ -93,18 +93,18 @@ class CallLimits:
 
     @classmethod
     def of(cls, backend: Backend, request: Request, load: Load | None = None) -> CallLimits:
-        """Take the limits of an answer to a request, with the load of this moment or another one."""
+        """Return the limits of an answer to a request, with the current load or the given one."""
         slots = backend.capabilities.concurrent_calls
         return cls(slots, max(1, min(slots, request.max_parallel_parts or slots)), load or load_of(backend))
 
     @property
     def now(self) -> int:
-        """All limits together; at least one call."""
+        """Return the minimum of all limits; at least one call."""
         requests = self.load.limits_left.get("requests", math.inf)
         return max(1, min(self.allowed, self._held - self.load.calls, int(min(requests, self.slots))))
 
     def why_below(self, needed: int, name: str) -> str | None:
-        """What leaves fewer calls than needed on the backend of this name, as half a sentence; ``None``: nothing."""
+        """Return, as half a sentence, what limits the calls on this backend to fewer than needed, or ``None``."""
         if self.now >= needed:
             return None
         if self.allowed < needed:
@@ -127,7 +127,7 @@ class CallLimits:
 
 
 def between(table: Mapping[int, float], at: int) -> float:
-    """A value of a table, in between on a straight line, beyond its ends the last one."""
+    """Interpolate a table linearly; beyond its ends, return the last value."""
     low = max((known for known in table if known <= at), default=None)
     high = min((known for known in table if known >= at), default=None)
     if low is None or high is None:
@@ -138,15 +138,15 @@ def between(table: Mapping[int, float], at: int) -> float:
 
 
 class LoadMeter:
-    """What the answers of this process show of one backend.
+    """What the answers of this process show about one backend.
 
     Args:
         clock: seconds, monotonic.
 
     Attributes:
-        first_token_s: seconds to the first token, by the calls that were under way; the median of the last ones.
-        tokens_per_s: tokens a second of one stream, by the number of streams that ran beside it, itself included;
-            likewise.
+        first_token_s: seconds to the first token, by the number of calls under way; the median of recent ones.
+        tokens_per_s: tokens per second of one stream, by the number of concurrent streams, itself included; the median
+            of recent ones.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -157,7 +157,7 @@ class LoadMeter:
         self._last_first_s: defaultdict[int, deque[float]] = defaultdict(_lately)
         self._last_rates: defaultdict[int, deque[float]] = defaultdict(_lately)
         self._firsts: deque[float] = deque(maxlen=_USUAL)
-        self._streams: deque[tuple[float, int]] = deque(maxlen=_USUAL)  # how many ran as each began
+        self._streams: deque[tuple[float, int]] = deque(maxlen=_USUAL)  # how many ran when each began
         self._waited: deque[tuple[float, int]] = deque(maxlen=_LAST)
         self._calls = 0
         self._running = 0
@@ -165,7 +165,7 @@ class LoadMeter:
         self._at = 0.0
 
     def load(self) -> Load:
-        """What is known from here."""
+        """Return what this process knows."""
         return Load(
             calls=max(self._calls, sum(share.calls for share in self._shares)),
             holds=self._holds(),
@@ -175,7 +175,7 @@ class LoadMeter:
 
     @contextmanager
     def counting(self, share: LoadShare) -> Iterator[None]:
-        """Count what an answer takes, for as long as it is written."""
+        """Count the calls of an answer while it is written."""
         self._shares.add(share)
         try:
             yield
@@ -183,19 +183,19 @@ class LoadMeter:
             self._shares.discard(share)
 
     def sent(self) -> int:
-        """A call is sent. Returns how many are under way with it."""
+        """Count a call that is sent. Returns how many are under way, this one included."""
         self._calls += 1
         return self._calls
 
     def left(self) -> None:
-        """A call has ended."""
+        """Count a call that has ended."""
         self._calls -= 1
 
     def first(self, calls: int, took_s: float) -> None:
-        """The first token came after so many seconds, of a call that was sent as one of so many.
+        """Record the time to the first token of a call that was sent as one of so many.
 
-        One that came much later than usual, while fewer streams ran than calls were under way, had waited for its turn.
-        A processor that reads several prompts one after the other is late too, but soon runs them all.
+        If it came much later than usual, while fewer streams ran than calls were under way, the call waited for its
+        turn. A CPU that reads prompts one after the other is late too, but soon runs them all.
         """
         last_s = self._last_first_s[calls]
         last_s.append(took_s)
@@ -209,16 +209,16 @@ class LoadMeter:
             self._waited.append((now, ran))
 
     def begun(self) -> tuple[float, float]:
-        """A stream has its first text. Returns the time, and the seconds that all streams have run so far."""
+        """Count a stream with its first text. Returns the time, and the seconds that all streams have run so far."""
         self._advance()
         self._running += 1
         self._streams.append((self._at, self._running))
-        if any(streams < self._running for _, streams in self._waited):  # it holds more than it seemed to
+        if any(streams < self._running for _, streams in self._waited):  # it runs more than inferred
             self._waited = deque(((at_s, max(streams, self._running)) for at_s, streams in self._waited), _LAST)
         return self._at, self._stream_s
 
     def ended(self, begun: tuple[float, float], tokens: int | None) -> None:
-        """A stream has ended with so many tokens; ``None`` where it was cut off, or did not tell them."""
+        """Count a stream that ended with so many tokens; ``None`` if it was cut off, or did not report them."""
         self._advance()
         self._running -= 1
         taken_s = self._at - begun[0]
@@ -230,7 +230,7 @@ class LoadMeter:
         self.tokens_per_s[streams] = statistics.median(last_rates)
 
     def _holds(self) -> int | None:
-        """The most streams that ran while calls waited for their turn; ``None`` where none waited lately."""
+        """Return the most streams that ran while calls waited for their turn; ``None`` if none waited recently."""
         oldest = self.clock() - FRESH_S
         lately = [streams for at_s, streams in self._waited if at_s >= oldest]
         return max(lately) if len(lately) >= _ENOUGH else None
@@ -242,11 +242,11 @@ class LoadMeter:
 
 
 class LoadShare:
-    """What one answer takes of a backend.
+    """What one answer uses of a backend.
 
     Args:
-        planned: the calls that it will have under way at a time; all of them count until its parts have begun.
-        limits: of the answer, when it began.
+        planned: its number of concurrent calls; all of them count until its parts have begun.
+        limits: the limits of the answer when it began.
     """
 
     def __init__(self, planned: int, limits: CallLimits) -> None:
@@ -256,21 +256,21 @@ class LoadShare:
 
     @property
     def calls(self) -> int:
-        """Under way or about to begin."""
+        """Calls under way or about to begin."""
         return self._planned if self._begun <= 1 else min(self._open, self._planned)
 
     def begin(self) -> None:
-        """A branch of the answer has started."""
+        """Count a branch of the answer that has started."""
         self._begun += 1
         self._open += 1
 
     def end(self) -> None:
-        """A branch of the answer has ended."""
+        """Count a branch of the answer that has ended."""
         self._open -= 1
 
 
 class CallTimer:
-    """Times one call of ``prompt`` characters: from its sending to its first text, and from there to its end."""
+    """Times one call with a prompt of ``prompt`` characters: from sending to first text, and from there to its end."""
 
     def __init__(self, meter: LoadMeter, prompt: int = 0) -> None:
         self._meter = meter
@@ -284,13 +284,13 @@ class CallTimer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """It has ended, in any way."""
+        """Record its end, however it came."""
         self._meter.left()
         if self._begun is not None:
             self._meter.ended(self._begun, self._tokens)
 
     def heard(self, chunk: Chunk) -> None:
-        """Take a chunk of the stream."""
+        """Record a chunk of the stream."""
         if (chunk.is_answer or chunk.thinking or chunk.held) and self._begun is None:
             self._begun = self._meter.begun()
             if not self._is_long:
@@ -307,7 +307,7 @@ Seen = TypeVar("Seen")
 
 
 class ByBackend(Generic[Seen]):
-    """One value for each backend, the same for all clients that use it; ``new`` makes it at the first use."""
+    """One value per backend, the same for all clients that use it; ``new`` creates it on first use."""
 
     _all: ClassVar[list[ByBackend[Any]]] = []
 
@@ -317,8 +317,8 @@ class ByBackend(Generic[Seen]):
         self._all.append(self)
 
     def of(self, backend: Backend) -> Seen:
-        """The value of a backend; a new one each time for a backend that takes no weak references."""
-        key = id(backend)  # a backend of a caller may be no key itself
+        """Return the value of a backend; a new one each time if the backend does not support weak references."""
+        key = id(backend)  # a caller's backend might not be hashable
         found = self._found.get(key)
         if found is None or found[0]() is not backend:
             try:
@@ -330,7 +330,7 @@ class ByBackend(Generic[Seen]):
 
     @classmethod
     def forget(cls, backend: Backend) -> None:
-        """Begin anew with a backend, in all that is kept so. Calls under way are counted where they began."""
+        """Reset all such values of a backend. Running calls are counted where they began."""
         for each in cls._all:
             each._found.pop(id(backend), None)
 
@@ -339,13 +339,13 @@ _METERS = ByBackend(LoadMeter)
 
 
 def meter_of(backend: Backend) -> LoadMeter:
-    """The meter of a backend, one for all clients that use it."""
+    """Return the meter of a backend, one for all clients that use it."""
     return _METERS.of(backend)
 
 
 @contextmanager
 def answering(backend: Backend, request: Request, planned: int) -> Iterator[LoadShare]:
-    """Count an answer that has work for so many calls at a time, as far as there is room for them; gives its share."""
+    """Count an answer with work for so many concurrent calls, as far as there is room; yields its share."""
     limits = CallLimits.of(backend, request)
     share = LoadShare(min(planned, limits.now), limits)
     with meter_of(backend).counting(share):
@@ -353,9 +353,9 @@ def answering(backend: Backend, request: Request, planned: int) -> Iterator[Load
 
 
 def load_of(backend: Backend) -> Load:
-    """The load of a backend now."""
+    """Return the current load of a backend."""
     shown, measured = meter_of(backend).load(), measured_by(backend)
-    if backend.capabilities.calls_reported:  # calls that are late there cost what their times say, and there is room
+    if backend.capabilities.calls_reported:  # late calls there are explained by their times, and there is room
         shown = replace(shown, holds=None)
     if measured is not None:
         shown = replace(shown, step_ms=measured.step_ms)

@@ -1,6 +1,6 @@
-"""The providers of models, one line each. Registry, command line, ``stretto doctor``, errors and pages read this table.
+"""The model providers, one line each. Registry, command line, ``stretto doctor``, errors and pages read this table.
 
-A line names the class in the provider's own module, which is imported when a model of it is first opened.
+A line names the class in the provider's own module, which is imported when one of its models is first opened.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class Provider:
     """A provider, or a program that serves models.
 
     Attributes:
-        name: what stands before the colon of a model's name.
-        home: module and class, ``package.module:Class``, which is called as `RemoteBackend` is.
-        default: the model that answers where none is named and the key is set; none without it.
-        begins: how names of its models begin, to tell somebody who forgot the provider.
-        on_this_machine: a program with OpenAI's API at its usual port, which needs no key.
-        key_variable: the environment variable of its key, where that is not ``NAME_API_KEY``.
-        note: what its line says more where models are listed.
+        name: the part before the colon of a model's name.
+        home: module and class, ``package.module:Class``, which takes the arguments of `RemoteBackend`.
+        default: the model to use if none is named and the key is set; none without it.
+        begins: prefixes of its models' names, to help those who forgot the provider.
+        on_this_machine: whether it is a program with OpenAI's API at its usual port, which needs no key.
+        key_variable: the environment variable of its key, if not ``NAME_API_KEY``.
+        note: what its line adds in a list of models.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Provider:
     note: str = ""
 
     def load(self) -> Any:
-        """The class; its module is imported."""
+        """Import its module, and return the class."""
         module, _, kind = self.home.partition(":")
         return getattr(import_module(module), kind)
 
@@ -63,13 +63,13 @@ PROVIDERS: Mapping[str, Provider] = {
 
 
 def key_variable_of(provider: str) -> str:
-    """The environment variable that holds a provider's key."""
+    """Return the environment variable that contains a provider's key."""
     known = PROVIDERS.get(provider)
     return known.key_variable if known is not None and known.key_variable else _variable(provider, "API_KEY")
 
 
 def url_variable_of(provider: str) -> str:
-    """The environment variable that names another address of a provider."""
+    """Return the environment variable that sets another address for a provider."""
     return _variable(provider, "BASE_URL")
 
 
@@ -78,25 +78,25 @@ def _variable(provider: str, end: str) -> str:
 
 
 def on_this_machine() -> tuple[str, ...]:
-    """The providers that are programs with OpenAI's API, at their usual ports of this machine."""
+    """Return the providers that are programs with OpenAI's API, at their usual ports on this machine."""
     return tuple(name for name, provider in PROVIDERS.items() if provider.on_this_machine)
 
 
 def default_keys() -> Mapping[str, str]:
-    """Variables of keys, the first to look at first, and the model that each brings where none is named."""
+    """Return the variables of keys in order of preference, with the default model of each."""
     return {
         key_variable_of(name): f"{name}:{provider.default}" for name, provider in PROVIDERS.items() if provider.default
     }
 
 
 def model_forms(others: Sequence[str] = ()) -> str:
-    """What the name of a model may be; ``others``: providers of other packages."""
+    """Return the possible forms of a model name, as text; ``others``: providers of other packages."""
     named = [f"{name}:MODEL{f' ({each.note})' if each.note else ''}" for name, each in PROVIDERS.items()]
     named += [f"{name}:MODEL" for name in others]
     return f"{', '.join(named)}, local:MODEL, local:FOLDER, local:pocket, or the address of a server with one model"
 
 
 def either(words: Sequence[str]) -> str:
-    """Words as a choice: ``A, B or C``."""
+    """Join words as a choice: ``A, B or C``."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last

@@ -1,4 +1,4 @@
-"""From a model's name, or whatever a caller holds, to a backend. Imports no SDK until one is needed."""
+"""From a model's name, or an object of the caller, to a backend. Imports no SDK until one is needed."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def open_backend(
     local: Mapping[str, Any] | None = None,
     own_rows: Rows = NO_ROWS,
 ) -> Backend:
-    """Open a model by its name, or a chat model of LangChain; a backend is given back as it is.
+    """Open a model by its name, or a LangChain chat model; a backend is returned unchanged.
 
     Nothing is loaded or connected yet. A LangChain model that retries by itself is not retried here as well.
 
-    Backends that are given the same ``endpoints`` share what they learn of a server's health. ``argument`` is what
-    the caller passed the name as, for errors. ``local``: arguments of `LocalBackend`, for a local model.
-    ``own_rows``: of the caller, which come before the table of models.
+    Backends with the same ``endpoints`` share what they learn of a server's health. ``argument`` is the caller's
+    argument for the name, for errors. ``local``: arguments of `LocalBackend`, for a local model.
+    ``own_rows``: the caller's rows, which take precedence over the table of models.
 
     Providers of other packages are found by their entry points, see `stretto.foundation.plugins`.
 
-    Remote models come with the whole resilience layer. A local one does not: no network is between,
+    Remote models come with the whole resilience layer. A local one does not: there is no network in between,
     its engine has its own queue, and a long prompt on a slow machine is no stall.
     Raises `UnknownModelError`, `SettingsError`.
     """
@@ -72,7 +72,7 @@ def open_backend(
         return make(model, **(local or {}))
     if base_url is not None:
         _check_address(base_url, "base_url")
-    table = {"own_rows": own_rows} if provider in PROVIDERS else {}  # other packages know their models themselves
+    table = {"own_rows": own_rows} if provider in PROVIDERS else {}  # other packages know their own models
     return resilient(make(model, base_url=base_url, api_key=api_key, **table), resilience, endpoints)
 
 
@@ -92,7 +92,7 @@ def _opened(source: Any, resilience: Resilience | None, argument: str, own_rows:
 
 
 def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Choose a model when none is named; also why, as a sentence for a person."""
+    """Choose a model if none is named; also returns why, as a sentence for a person."""
     keys = default_keys()
     for variable, name in keys.items():
         if environ.get(variable, "").strip():
@@ -103,19 +103,19 @@ def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def is_address(name: str) -> bool:
-    """Whether a model's name is the address of a server."""
+    """Return whether a model's name is the address of a server."""
     return name.startswith(_SCHEMES)
 
 
 def _check_address(url: str, what: str) -> None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises where it is no number
+        _ = parts.port  # raises if it is not a number
         fits = url.startswith(_SCHEMES) and bool(parts.hostname) and url.isprintable() and " " not in url
     except ValueError:
         fits = False
     if not fits:
-        # The value is not repeated: it may hold a password, or be a key in the wrong place.
+        # The value is not repeated: it might contain a password, or be a key in the wrong place.
         raise SettingsError(
             f"{what} must begin with http:// or https:// and name a host, for instance http://localhost:8000/v1."
         )
@@ -149,6 +149,6 @@ def _guess(model: str) -> str | None:
 
 
 def _is_langchain(source: Any) -> bool:
-    # Whoever holds such a model has imported LangChain; for anybody else it stays unimported.
+    # Anyone with such a model has imported LangChain; for anyone else it stays unimported.
     module = sys.modules.get("langchain_core.language_models.chat_models")
     return module is not None and isinstance(source, module.BaseChatModel)

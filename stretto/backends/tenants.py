@@ -1,6 +1,6 @@
-"""For whom a model is asked, so that nobody learns by drafts, caches or usage what somebody else has asked.
+"""The tenant of a call, so that no tenant learns through drafts, caches or usage what another has asked.
 
-Like `allowance`, it belongs to the calling task and to those it starts.
+Like `allowance`, it belongs to the calling task and to the tasks it starts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hashlib import blake2b
 from stretto.values.answer import Usage
 
 UNKNOWN = ""
-"""All callers that cannot be told apart: they share what a cache holds, and no answers are kept for drafts."""
+"""All callers that cannot be distinguished: they share the caches, and no answers are kept for drafts."""
 
 _SECRET = secrets.token_bytes(32)
 _tenant: ContextVar[str | None] = ContextVar("stretto_tenant", default=None)
@@ -23,7 +23,7 @@ _among_others: ContextVar[bool] = ContextVar("stretto_tenant_among_others", defa
 
 @contextmanager
 def asked_for(tenant: str | None, *, among_others: bool = False) -> Iterator[None]:
-    """Let the calls begun in this context be for a tenant; ``None``: for the owner of this process.
+    """Assign the calls that begin in this context to a tenant; ``None``: the owner of this process.
 
     ``among_others``: there are further tenants, who ask the same providers with the same key.
     """
@@ -36,19 +36,19 @@ def asked_for(tenant: str | None, *, among_others: bool = False) -> Iterator[Non
 
 
 def asking() -> str | None:
-    """For whom the calls of this task are made."""
+    """Return the tenant of this task's calls."""
     return _tenant.get()
 
 
 def among_others() -> bool:
-    """Whether there are further tenants."""
+    """Return whether there are further tenants."""
     return _among_others.get()
 
 
 def cache_salt() -> str | None:
-    """What parts a server's prefix cache by tenant, where it takes a salt; ``None`` for one who is the only one.
+    """Return the salt that separates a server's prefix cache by tenant; ``None`` for the only tenant.
 
-    Nobody can guess that of another tenant. It is another one in each process.
+    Nobody can guess another tenant's salt. It differs in each process.
     """
     if not _among_others.get():
         return None
@@ -56,5 +56,5 @@ def cache_salt() -> str | None:
 
 
 def own_usage(usage: Usage) -> Usage:
-    """A provider's usage without its cache: what it found there may come from another tenant's prompts."""
+    """Return a provider's usage without its cache, which can reveal another tenant's prompts."""
     return usage.model_copy(update={"cached_tokens": 0, "cache_write_tokens": 0}) if _among_others.get() else usage
