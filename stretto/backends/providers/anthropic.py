@@ -33,12 +33,12 @@ from stretto.backends.providers.transport.long_bodies import around_the_sdk, pos
 from stretto.values.answer import Usage
 from stretto.values.request import GenerationOptions
 
-_DEFAULT_MAX_TOKENS = 16_384  # the API wants a number; thinking counts towards it
+_DEFAULT_MAX_TOKENS = 16_384  # the API requires a number; thinking counts towards it
 _THOUGHTS = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}
 
 
 class AnthropicBackend(RemoteBackend):
-    """A model behind the Messages API, which has no seed."""
+    """A model behind the Messages API, which has no ``seed``."""
 
     provider = "anthropic"
     default_url = "https://api.anthropic.com"
@@ -55,7 +55,7 @@ class AnthropicBackend(RemoteBackend):
         )
 
     def parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
-        """What is sent, by the names of the Messages API."""
+        """Return the parameters of a call, by the names of the Messages API."""
         wanted = options.max_tokens or _DEFAULT_MAX_TOKENS
         schema = prompt.response_schema if may_take_schema(self.provider, self.model, self._own_rows) else None
         given = {
@@ -76,18 +76,18 @@ class AnthropicBackend(RemoteBackend):
         }
 
     def extra_fields(self, prompt: ModelRequest) -> dict[str, Any]:
-        """The caller's own fields, but those that the API has not."""
+        """Return the caller's own fields, without those that the API lacks."""
         return extra_of(prompt.extra)
 
     def left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
-        """Name the fields that only OpenAI's API has."""
+        """Return warnings for the fields that only OpenAI's API has."""
         names = [name for name in prompt.extra if name in OPENAI_ONLY]
         return (f"{' and '.join(names)} had no effect: {self.name} has nothing like it.",) if names else ()
 
     async def send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
-        """Begin a stream of the SDK; a very long conversation goes around its models."""
+        """Start a stream of the SDK; a very long conversation bypasses its models."""
         sent = dict(parameters)
-        # The SDK has no arguments for sampling any more; older models still take it.
+        # The SDK has dropped the sampling arguments; older models still accept them.
         sampling: dict[str, Any] = {name: sent.pop(name) for name in ("temperature", "top_p") if name in sent}
         output = {name: sent.pop(name) for name in ("effort", "format") if name in sent}
         sent["output_config"] = output | dict(extra.pop("output_config", {}))  # the caller's values take precedence
@@ -105,14 +105,14 @@ class AnthropicBackend(RemoteBackend):
         return await client.messages.create(**sent, stream=True, extra_body=(beside | sampling | extra) or None)
 
     def read(self, event: Any) -> Sequence[AnswerPiece]:
-        """Read an event of the Messages API."""
+        """Parse an event of the Messages API."""
         kind = value_of(event, "type")
         if kind == "content_block_start":
             return _begun(object_of(event, "content_block"), count_of(event, "index") or 0)
         if kind == "content_block_delta":
             return [_delta(object_of(event, "delta"), count_of(event, "index") or 0)]
         if kind == "message_start":
-            # What it says of the answer's tokens is a beginning, not a report.
+            # Its count of the answer's tokens is only a starting value.
             return [AnswerPiece(usage=_prompt_usage(value_of(value_of(event, "message"), "usage")))]
         if kind == "message_delta":
             said = value_of(event, "delta")
@@ -120,7 +120,7 @@ class AnthropicBackend(RemoteBackend):
         return ()
 
     def read_whole(self, body: Mapping[str, Any]) -> Sequence[AnswerPiece]:
-        """Read an answer of the Messages API that came in one piece."""
+        """Parse an answer of the Messages API that was not streamed."""
         if (
             body.get("type") != "message"
             or word_of(body, "stop_reason") is None
@@ -145,7 +145,7 @@ def _delta(delta: Any, index: int) -> AnswerPiece:
 
 
 def _begun(block: Any, index: int) -> Sequence[AnswerPiece]:
-    """Read the begin of a block: a tool call, a thought, or a text that some servers send whole."""
+    """Parse the start of a block: a tool call, a thought, or a text that some servers send whole."""
     kind = value_of(block, "type")
     if kind in _THOUGHTS:
         said = [Thought(kind, name, text_of(block, name), index) for name in _THOUGHTS[kind]]
@@ -163,7 +163,7 @@ def _is_text(block: Any) -> bool:
 
 
 def _end(said: Any) -> dict[str, Any]:
-    """How an answer ended, as fields of a `AnswerPiece`."""
+    """Return how an answer ended, as fields of an `AnswerPiece`."""
     return {"finish": word_of(said, "stop_reason"), "stopped_by": word_of(said, "stop_sequence")}
 
 
@@ -185,9 +185,9 @@ def _usage(counted: Any) -> Usage | None:
 
 
 def _turns(prompt: ModelRequest, cached: bool, backend: str) -> list[dict[str, Any]]:
-    """Give the turns without system messages; those of one role in a row become one.
+    """Return the turns without system messages; consecutive turns of one role are merged.
 
-    ``cached``: mark the end of what other calls share, so that it is kept. An entry can be read once the response of
+    ``cached``: mark the end of what other calls share, so that it is cached. An entry can be read once the response of
     the call that wrote it has begun, which is when the first point of an outline starts.
     """
     turns = turns_of(prompt.messages, backend)

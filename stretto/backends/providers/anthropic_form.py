@@ -1,4 +1,4 @@
-"""Rewrites a conversation from OpenAI's form into Anthropic's: turns of blocks, tools, the choice among them."""
+"""Converts a conversation from OpenAI's format into Anthropic's: turns of blocks, tools, the tool choice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPENAI_ONLY = frozenset(
         *("prediction", "response_format", "functions", "function_call", "web_search_options", "chat_template_kwargs"),
     }
 )
-"""Fields of OpenAI's bodies, and of servers like it, that the Messages API has no counterpart for."""
+"""Fields of OpenAI's and compatible servers' bodies that have no counterpart in the Messages API."""
 
 _ELSEWHERE = frozenset({"user", "parallel_tool_calls"})  # fields with another name there
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^,]*)?;base64,(.*)", re.DOTALL)
@@ -32,7 +32,7 @@ _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
 def extra_of(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that go into the body beside those that the library writes."""
+    """Return the fields that go into the body in addition to those that the library writes."""
     kept = {name: value for name, value in extra.items() if name not in OPENAI_ONLY | _ELSEWHERE}
     if "user" in extra and "metadata" not in kept:
         kept["metadata"] = {"user_id": extra["user"]}
@@ -40,12 +40,12 @@ def extra_of(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tools_of(prompt: ModelRequest) -> list[Block]:
-    """The tools; those that are Anthropic's own stay as they are."""
+    """Return the tools; those in Anthropic's own format stay unchanged."""
     return [_tool(tool) for tool in prompt.tools]
 
 
 def tool_choice_of(prompt: ModelRequest) -> Block | None:
-    """The choice among the tools; ``None`` leaves it to the model."""
+    """Return the tool choice; ``None`` leaves it to the model."""
     given, alone = prompt.tool_choice, prompt.extra.get("parallel_tool_calls") is False
     choice: Block | None = None
     if isinstance(given, str):
@@ -59,7 +59,7 @@ def tool_choice_of(prompt: ModelRequest) -> Block | None:
 
 
 def system_of(prompt: ModelRequest) -> str | list[Block] | None:
-    """The system's instructions: a text, or blocks where they carry more than text."""
+    """Return the system instructions: a text, or blocks if they contain more than text."""
     said = [message for message in prompt.messages if message.role == "system"]
     if any(message.parts for message in said):
         return [block for message in said for block in _blocks(message, "")]
@@ -67,9 +67,9 @@ def system_of(prompt: ModelRequest) -> str | list[Block] | None:
 
 
 def turns_of(messages: Iterable[Message], backend: str) -> list[Block]:
-    """The turns without the system's; those of one role in a row become one. Results of tools are the user's.
+    """Return the turns without system messages; consecutive turns of one role are merged. Tool results are the user's.
 
-    Raises `RequestRejectedError` for a part that the Messages API has no form for.
+    Raises `RequestRejectedError` for a part that the Messages API has no format for.
     """
     spoken = (message for message in messages if message.role != "system")
     turns = []
@@ -111,7 +111,7 @@ def _tool_use(call: Mapping[str, Any]) -> Block:
         arguments = json.loads(function.get("arguments") or "{}")
     except (ValueError, RecursionError):
         arguments = None
-    if not isinstance(arguments, dict):  # the API takes an object only; a model wrote this
+    if not isinstance(arguments, dict):  # the API only accepts an object; this is a model's output
         arguments = {"arguments": function.get("arguments")}
     return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": arguments}
 
@@ -121,9 +121,9 @@ def _content(parts: Sequence[Mapping[str, Any]], backend: str) -> list[Block]:
     for part in parts:
         match part.get("type"):
             case "text" if not part.get("text"):
-                continue  # an empty text is refused
+                continue  # an empty text is rejected
             case "thinking" if not part.get("signature"):
-                continue  # of another model's server
+                continue  # from another model's server
             case "image_url":
                 blocks.append({"type": "image", "source": _source(_url(part)), **_kept(part)})
             case "file":

@@ -1,7 +1,7 @@
-"""Thoughts whose opening mark the chat template has written into the prompt: only their end arrives, as ``</think>``.
+"""Thoughts whose opening tag is in the prompt, from the chat template: only their end, ``</think>``, arrives.
 
-Servers without a reasoning parser pass on what such models write, and nothing tells the thought from an answer before
-its end. So text is held back while the model's answers are not known, and where they are known to begin like that.
+Servers without a reasoning parser pass on what such models write, and nothing distinguishes the thought from an answer
+before its end. So text is withheld until it is known whether the model's answers begin like that, and if they do.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from stretto.markup.leaked import BEGINS
 _OPEN = "<think>"
 _CLOSE = re.compile(r"</think>|</seed:think>|\[/THINK\]")
 _LONGEST = len("</seed:think>")
-_KEPT = _LONGEST + 1  # characters that are looked at again with the next ones: a mark, and what is before it
+_KEPT = _LONGEST + 1  # characters to search again with the next ones: a tag, and the character before it
 _START = max(map(len, BEGINS))
-_QUOTES = ("`", "'", '"')  # before a mark that is written about
+_QUOTES = ("`", "'", '"')  # before a tag that the text only mentions
 _THINKING = re.compile(r"\br1\b|qwq|think|reason|magistral|deephermes|exaone-deep")
 _OTHERS = re.compile(
     r"gpt-\d|^o[134]\b|llama|mistral|mixtral|ministral|codestral|gemma|phi-?[1234]|qwen-?[12]|smollm2|command-[ra]|falcon"
     r"|claude|gemini|gpt-oss|kimi-k2-instruct|devstral|olmo-?2"
     r"|deepseek-(?:chat|coder|v[23])|starcoder|vicuna|zephyr"
 )
-"""Families that know no such thoughts; their models that think say so in their names."""
+"""Families without such thoughts; those of their models that think say so in their names."""
 _QWEN3 = re.compile(r"qwen-?3")
-_WITHOUT = ("coder", "instruct")  # in the names of those that do not think
+_WITHOUT = ("coder", "instruct")  # in the names of models that do not think
 _SERVICES = (
     *(".api.openai.com", ".azure.com", ".api.mistral.ai", ".api.deepseek.com", ".api.groq.com", ".openrouter.ai"),
     *(".api.x.ai", ".googleapis.com"),
 )
-"""Services that tell thoughts apart themselves."""
+"""Services that separate thoughts themselves."""
 
 
 def expected_of(model: str, host: str = "") -> bool | None:
-    """Whether answers may begin within such a thought, by a model's name and its host: ``False``, or not known."""
+    """Return ``False`` if the model name or host shows that there are no such thoughts, else ``None``."""
     name, host = model[:200].casefold(), f".{host.partition(':')[0].casefold()}"
     qwen3 = _QWEN3.search(name) is not None
     known = any(word in name for word in _WITHOUT) if qwen3 else _OTHERS.search(name) is not None
@@ -44,38 +44,38 @@ def expected_of(model: str, host: str = "") -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is certain now: text of the answer, and a thought that has ended before it."""
+    """What is certain now: text of the answer, and a completed thought before it."""
 
     text: str = ""
     thought: str = ""
 
 
 class BareThoughts:
-    """Looks for the end of a thought that one answer may begin within.
+    """Looks for the end of a thought that an answer might begin within.
 
     Args:
-        expected: the model's answers begin like that; ``None``: it is not known; ``False``: they do not, and what
-            comes is passed on.
+        expected: whether the model's answers begin like that; ``None``: not known; ``False``: text is passed on
+            immediately.
 
     Attributes:
-        found: this answer began like that; ``None``: it is not known.
-        late: it did although this was not expected, so the thought was passed on as text.
+        found: whether this answer began like that; ``None``: not known.
+        late: whether it did unexpectedly, so the thought was passed on as text.
     """
 
     def __init__(self, expected: bool | None) -> None:
         self.found: bool | None = None
         self.late = False
         self._expected = expected
-        self._pieces: list[str] = []  # held back
-        self._length = 0  # of them
+        self._pieces: list[str] = []  # withheld
+        self._length = 0  # of the pieces
         self._seen = ""  # the last characters
-        self._start = ""  # the first characters behind white space
-        self._marked = False  # there is an opening mark
+        self._start = ""  # the first characters after white space
+        self._marked = False  # there is an opening tag
         self._behind = False  # between the thought and the answer
 
     @property
     def holds(self) -> bool:
-        """Whether text is held back."""
+        """Whether text is withheld."""
         return bool(self._pieces)
 
     def feed(self, text: str) -> Told:
@@ -102,19 +102,19 @@ class BareThoughts:
         return Told() if end is None else self._split(before + end.start(), before + end.end())
 
     def none(self) -> Told:
-        """There is no such thought: its server tells thoughts in another way, or the model calls a tool already."""
+        """Rule out such a thought: the server marks thoughts in another way, or the model already calls a tool."""
         self.found = False
         return Told(self._released())
 
     def finish(self, *, cut: bool) -> Told:
-        """Give what is held back at the end of the text; ``cut``: the model would have written more."""
+        """Return what is withheld at the end of the text; ``cut``: the model would have written more."""
         if self.found is None and self._start and not cut:
             self.found = False
         held = self._released()
         return Told(thought=held.strip()) if cut and self._expected else Told(held)
 
     def _end(self, window: str, start: int) -> re.Match[str] | None:
-        """The closing mark, from ``start`` on, that is none of a text about marks."""
+        """Return the closing tag, from ``start`` on, unless the text only mentions it."""
         self._marked = self._marked or _OPEN in window
         if self._marked:
             return None

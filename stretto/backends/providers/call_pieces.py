@@ -1,8 +1,8 @@
-"""Puts tool calls together from the pieces that servers send, of which not all keep to OpenAI's numbering.
+"""Assembles tool calls from the pieces that servers send, not all of which follow OpenAI's numbering.
 
 Some number all parallel calls 0, or none of them. Some repeat the name with every piece, the whole call at the end, or
-with every piece all arguments so far.
-What tells calls apart is what differs: the id, where there is none the name, and arguments that are whole already.
+all arguments so far with every piece.
+Calls are distinguished by what differs: the id, without one the name, and arguments that are already complete.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _IN_NUMBERS = set(".-+eE0123456789")
 
 @dataclass(frozen=True, slots=True)
 class CallPiece:
-    """What one event says of one tool call.
+    """What one event contains of one tool call.
 
     Provisional: it may change in any release.
 
     Attributes:
-        index: which call, as far as the server tells.
-        id: of the call.
-        name: of the tool.
+        index: which call, if the server says.
+        id: the id of the call.
+        name: the name of the tool.
         arguments: more of the arguments, or all of them.
         type: "function", or OpenAI's "custom".
         extra: other fields of the call.
@@ -43,7 +43,7 @@ class CallPiece:
 
 
 class _Call:
-    """One call so far. It has begun once its name is known."""
+    """One call so far. It begins once its name is known."""
 
     def __init__(self, kind: ToolCallType) -> None:
         self.type = kind
@@ -51,27 +51,27 @@ class _Call:
         self.id: str | None = None
         self.name: str | None = None
         self.arguments = ""
-        self.withheld = ""  # an empty object: some servers begin every call with one, and send the true one behind it
+        self.withheld = ""  # an empty object: some servers begin every call with one, and send the real one after it
         self.renamed = False  # its server gives every piece another id
         self.repeats = False  # its server repeats all arguments so far with every piece
         self.doubtful = (
-            ""  # a piece that may be such a repetition, or the beginning of the same object within the first
+            ""  # a piece that could be such a repetition, or the beginning of the same object nested in the first
         )
         self._span = JsonSpan()
 
     @property
     def whole(self) -> bool:
-        """Whether its arguments are a whole JSON object."""
+        """Whether its arguments are a complete JSON object."""
         if self.withheld or _is_json(self.doubtful):
             return True
         return self.arguments.lstrip()[:1] == "{" and self._span.end(self.arguments) is not None
 
     def is_repeated_by(self, arguments: str) -> bool:
-        """Whether these arguments are those that it has already."""
+        """Return whether these arguments are the same as those so far."""
         have = self.withheld or self.doubtful or self.arguments
         if have == arguments:
             return True
-        if not len(have) < 2 * len(arguments) < 4 * len(have):  # reading long ones again and again would take long
+        if not len(have) < 2 * len(arguments) < 4 * len(have):  # parsing long ones again and again would be slow
             return False
         try:
             return bool(json.loads(have) == json.loads(arguments))
@@ -79,7 +79,7 @@ class _Call:
             return False
 
     def settled(self, following: str = "") -> str:
-        """What a doubtful piece adds to the arguments, as the one behind it tells, or their end."""
+        """Return what a doubtful piece adds to the arguments, judging by the following piece, or by their end."""
         piece, self.doubtful = self.doubtful, ""
         if not piece or _is_json(self.arguments + piece):
             return piece
@@ -90,18 +90,18 @@ class _Call:
         return piece
 
     def goes_on_with(self, arguments: str) -> bool:
-        """Whether these arguments can stand behind those that it has, as the rest of one JSON value."""
+        """Return whether these arguments can follow those so far, as the rest of one JSON value."""
         return _begins_json(self.arguments + arguments)
 
 
 class IncomingCalls:
-    """The tool calls of one answer, as they come. The fragments that it gives count calls in the order they begin."""
+    """The tool calls of one answer as they arrive. Its fragments number the calls in the order they begin."""
 
     def __init__(self) -> None:
-        self._calls: list[_Call] = []  # those that have begun
+        self._calls: list[_Call] = []  # calls that have begun
         self._at: dict[int | str, _Call] = {}
-        self._row: dict[int, _Call] = {}  # by the place in an event that holds several without an index
-        self._by_id: dict[tuple[int | str | None, str], _Call] = {}  # within an index, and in all
+        self._row: dict[int, _Call] = {}  # by position in an event that contains several without an index
+        self._by_id: dict[tuple[int | str | None, str], _Call] = {}  # for each index, and overall
         self._by_name: dict[str, _Call] = {}
         self._withheld: list[_Call] = []
         self._last: _Call | None = None
@@ -110,9 +110,9 @@ class IncomingCalls:
         return bool(self._calls)
 
     def take(self, pieces: Sequence[CallPiece]) -> list[ToolCallFragment]:
-        """Take what one event says of the calls; give what is new. Calls of tools that the server calls are left out.
+        """Record one event's pieces, and return what is new. Calls of tools that the server runs itself are left out.
 
-        Those are the ones that no piece names.
+        Those are the calls that no piece names.
         """
         given: list[ToolCallFragment] = []
         touched: set[_Call] = set()
@@ -131,7 +131,7 @@ class IncomingCalls:
         return given
 
     def rest(self) -> list[ToolCallFragment]:
-        """What was withheld, once all calls have ended. A call without arguments has an empty object of them."""
+        """Return what was withheld, once all calls have ended. A call without arguments gets an empty object."""
         said = [(call, call.settled()) for call in self._calls]
         return [
             ToolCallFragment(call.place, arguments=more or call.withheld or "{}")
@@ -140,7 +140,7 @@ class IncomingCalls:
         ]
 
     def _found(self, piece: CallPiece, row: int | None, touched: Set[_Call]) -> _Call | None:
-        """The call that a piece belongs to; ``None``: it begins one."""
+        """Return the call that a piece belongs to; ``None`` if it begins one."""
         found: _Call | None
         known = self._by_id.get((None, piece.id)) if piece.id else None
         if piece.index is not None:
@@ -178,7 +178,7 @@ class IncomingCalls:
         self._last = call
 
     def _handed_out(self) -> Iterable[ToolCallFragment]:
-        """The empty objects that are true arguments, since the next call begins."""
+        """Return the empty objects that are the real arguments, now that the next call begins."""
         for call in self._withheld:
             if call.withheld:
                 call.arguments, call.withheld = call.withheld, ""
@@ -195,7 +195,7 @@ def _is_json(text: str) -> bool:
 
 
 def _begins_json(text: str) -> bool:
-    """Whether a text is a JSON value or the beginning of one."""
+    """Return whether a text is a JSON value or the beginning of one."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -209,11 +209,11 @@ def _begins_json(text: str) -> bool:
 
 
 def _belongs(piece: CallPiece, call: _Call, *, again: bool) -> bool:
-    """Whether a piece goes on with this call, the last one that it could belong to; ``again``: in the same event."""
+    """Return whether a piece continues this call, the last candidate; ``again``: for a second time in one event."""
     if piece.name and call.name and piece.name != call.name:
         return False
     if piece.id and call.id and piece.id != call.id:
-        # A server that gives each piece its own id goes on within the arguments, or begins them without a name.
+        # A server that gives each piece its own id continues the arguments, or begins them without a name.
         begun = bool(call.arguments) or not piece.name
         goes_on = begun and bool(call.name and piece.arguments) and not call.whole
         return goes_on and (call.renamed or call.goes_on_with(piece.arguments))
@@ -228,7 +228,7 @@ def _belongs(piece: CallPiece, call: _Call, *, again: bool) -> bool:
 
 
 def _new_arguments(call: _Call, piece: CallPiece) -> str:
-    """Add to the arguments of a call what a piece, which may repeat them, adds; return that."""
+    """Add to a call's arguments what is new in a piece, which can repeat them; return that."""
     given = piece.arguments
     if not given or call.type == "custom":
         call.arguments += given

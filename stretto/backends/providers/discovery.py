@@ -1,7 +1,7 @@
-"""Asks a server of OpenAI's API which program it is and what it can do: a few short requests, once.
+"""Asks a server with OpenAI's API which program it is and what it can do: a few short requests, once.
 
-A program is recognised by what it answers to ``GET /v1/models``, or by its headers. The rest is asked at paths that
-only this program has. Some answer any path with status 200, so what counts is the form of an answer.
+A program is recognised by its response to ``GET /v1/models``, or by its headers. Further requests go to paths that
+only this program has. Some servers answer any path with status 200, so the format of the response decides.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from stretto.backends.providers.server_facts import (
 from stretto.backends.providers.transport.error_bodies import read_json
 
 _EXAMPLE = {"messages": [{"role": "user", "content": "?"}]}  # to see how the chat template ends a prompt
-_NOT_NOW = (401, 403, 408, 429)  # with another key, or later, the answer may differ; likewise from status 500 on
+_NOT_NOW = (401, 403, 408, 429)  # with another key, or later, the response might differ; likewise from status 500 on
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer: its status, its headers in lower case, the beginning of its body."""
+    """A response: its status, its headers in lower case, the beginning of its body."""
 
     status: int
     headers: Mapping[str, str]
@@ -47,11 +47,11 @@ class Page:
 
 
 Fetch = Callable[[str, Mapping[str, Any] | None], Awaitable[Page | None]]
-"""Asks for a URL, with a body by POST; ``None``: the server cannot be reached."""
+"""Requests a URL, by POST if there is a body; returns ``None`` if the server cannot be reached."""
 
 
 async def discover(fetch: Fetch, base_url: str, model: str) -> ServerFacts | None:
-    """What the server at this address tells of itself and the model; ``None``: it cannot be reached, or not now."""
+    """Return what the server at this address reports about itself and the model; ``None`` if it is unavailable now."""
     page = await fetch(f"{base_url.rstrip('/')}/models", None)
     if page is None:
         return None
@@ -60,18 +60,18 @@ async def discover(fetch: Fetch, base_url: str, model: str) -> ServerFacts | Non
     engine = engine_of(page.json, page.headers)
     if engine is None and (page.status in _NOT_NOW or page.status >= 500):
         return None
-    if engine is None and base_url.startswith("http:"):  # on this machine or in its network; not a provider
+    if engine is None and base_url.startswith("http:"):  # on this machine or in its network, so not a provider
         engine = await asking.who()
     return await asking.about(engine, facts)
 
 
 def root_of(base_url: str) -> str:
-    """The address that a server's own paths are below."""
+    """Return the root URL of a server's own paths."""
     return base_url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 class _Asking:
-    """The questions to one server, by path."""
+    """The requests to one server, by path."""
 
     def __init__(self, fetch: Fetch, root: str, model: str) -> None:
         self._fetch = fetch
@@ -79,7 +79,7 @@ class _Asking:
         self._model = model
 
     async def who(self) -> Engine | None:
-        """Find out which program a server is, where its list of models does not say."""
+        """Identify the program of a server whose list of models does not reveal it."""
         version = await self._json("/api/version")
         if isinstance(version, Mapping) and isinstance(version.get("version"), str):
             return "ollama"
@@ -89,7 +89,7 @@ class _Asking:
         return "lmstudio" if isinstance(first, Mapping) and "compatibility_type" in first else None
 
     async def about(self, engine: Engine | None, facts: ServerFacts) -> ServerFacts:
-        """Add what this program tells at paths that only it has."""
+        """Add what this program reports at paths that only it has."""
         match engine:
             case "vllm":
                 metrics = await self._page("/metrics")

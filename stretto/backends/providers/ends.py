@@ -1,4 +1,4 @@
-"""The words by which servers say why an answer has ended, and what each of them means."""
+"""The finish reasons of servers, and what each of them means."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
 End = Finish | Literal["paused", "failed", "unknown"]
-"""``paused``: the server wants to be asked to go on; ``failed``: what has come is not the whole answer."""
+"""``paused``: the server wants to be asked to continue; ``failed``: the answer so far is not complete."""
 
 _WORDS: Mapping[End, str] = {
     "stop": "stop end_turn stop_sequence eos eos_token complete completed normal finish_reason_stop",
@@ -30,22 +30,22 @@ _ENDS: Mapping[str, End] = {word: end for end, words in _WORDS.items() for word 
 
 
 def end_of(word: str) -> End:
-    """What a server's word for the end of an answer means. Gemini's OpenAI surface adds its own word behind a colon."""
+    """Return the meaning of a server's finish reason. Gemini's OpenAI API adds its own word after a colon."""
     said, _, more = word.partition(":")
     found = (_ENDS.get(_plain(each)) for each in (word, said, more))
     return next(filter(None, found), "unknown")
 
 
 def _plain(word: str) -> str:
-    """The word in the form of the table, without the name of an enumeration before it."""
+    """Return the word in the form of the table, without an enumeration's name before it."""
     plain = word.strip().lower().rpartition(".")[2].removeprefix("finish_reason_")
     return plain.replace("-", "_").replace(" ", "_")
 
 
 def word_of_end(value: Any) -> str | None:
-    """The word in a finish reason, which some servers send as an object; ``None`` where there is none.
+    """Return the word of a finish reason, which some servers send as an object; ``None`` if there is none.
 
-    Some servers have a word for that in each event before the last.
+    Some servers send a placeholder in each event before the last.
     """
     if isinstance(value, Mapping):
         value = value.get("type")

@@ -1,6 +1,6 @@
-"""Reads values out of a server's events, any of which may be missing or of a wrong type.
+"""Reads values from a server's events, any of which can be missing or of a wrong type.
 
-An event is what the SDK makes of it, a model or plain JSON.
+An event is the SDK's model, or plain JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MOST_TOKENS = 2**53
 
 
 class EventError(Exception):
-    """An event that is an error although the SDK passed it on; ``body`` is what it holds."""
+    """An event that is an error although the SDK passed it on; ``body`` is its content."""
 
     def __init__(self, body: object) -> None:
         super().__init__("The stream holds an error.")
@@ -21,16 +21,16 @@ class EventError(Exception):
 
 
 class OddEventError(Exception):
-    """An event with something in it that cannot be there; the message says what."""
+    """An event that contains something impossible; the message says what."""
 
 
 def value_of(thing: Any, name: str) -> Any:
-    """Give a field of a model or of a JSON object; ``None`` where there is none."""
+    """Return a field of a model or of a JSON object; ``None`` if it is missing."""
     return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
 def text_of(thing: Any, name: str) -> str:
-    """Give a text; empty where there is none. Raises `OddEventError`."""
+    """Return a text; empty if it is missing. Raises `OddEventError`."""
     value = value_of(thing, name)
     if value is None or isinstance(value, str):
         return value or ""
@@ -39,7 +39,7 @@ def text_of(thing: Any, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What the content of a message holds; ``others`` are types of the parts that are none of the rest."""
+    """The content of a message; ``others`` are the types of all other parts."""
 
     text: str = ""
     thinking: str = ""
@@ -48,7 +48,7 @@ class Content:
 
 
 def content_of(thing: Any, name: str) -> Content:
-    """Give a content, which is a text or a list of parts. Raises `OddEventError`."""
+    """Return a content, which is a text or a list of parts. Raises `OddEventError`."""
     value = value_of(thing, name)
     if isinstance(value, Mapping) and (value.get("type") or value.get("text")):
         value = [value]
@@ -78,7 +78,7 @@ _DEEPEST = 4  # a thought is a list of texts, or an object around one
 
 
 def words_of(part: Any, depth: int = 0) -> str:
-    """The words of a part, under whichever of the usual names they stand."""
+    """Return the text of a part, under whichever of the usual names it is."""
     if isinstance(part, str):
         return part
     if depth >= _DEEPEST:
@@ -92,7 +92,7 @@ def words_of(part: Any, depth: int = 0) -> str:
 
 
 def objects_of(thing: Any, name: str) -> Sequence[Any]:
-    """Give a list of objects; empty where there is none. Raises `OddEventError`."""
+    """Return a list of objects; empty if it is missing. Raises `OddEventError`."""
     value = value_of(thing, name)
     if value is not None and not isinstance(value, list):
         raise OddEventError(f"{name} is a {type(value).__name__}, not a list")
@@ -102,7 +102,7 @@ def objects_of(thing: Any, name: str) -> Sequence[Any]:
 
 
 def object_of(thing: Any, name: str) -> Any:
-    """Give an object; ``None`` where there is none. Raises `OddEventError`."""
+    """Return an object; ``None`` if it is missing. Raises `OddEventError`."""
     value = value_of(thing, name)
     _check_object(value, name)
     return value
@@ -114,13 +114,13 @@ def _check_object(value: Any, name: str) -> None:
 
 
 def word_of(thing: Any, name: str) -> str | None:
-    """Give a word out of a set that may grow; ``None`` for anything else."""
+    """Return a word from a set that can grow; ``None`` for anything else."""
     value = value_of(thing, name)
     return value if isinstance(value, str) and value else None
 
 
 def count_of(thing: Any, name: str) -> int | None:
-    """Give a number of tokens; ``None`` where there is none that can be true."""
+    """Return a number of tokens; ``None`` if it is missing or impossible."""
     value = value_of(thing, name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST_TOKENS:
         return None
@@ -128,6 +128,6 @@ def count_of(thing: Any, name: str) -> int | None:
 
 
 def plain(thing: Any) -> Any:
-    """Give an event as JSON, so that an error in it can be read."""
+    """Return an event as JSON, so that an error in it can be read."""
     dump = getattr(thing, "to_dict", None)
     return dump(warnings=False) if callable(dump) else thing

@@ -1,8 +1,7 @@
-"""Turns what the SDKs raise into the library's errors: one clear sentence each, never with a key in it.
+"""Converts what the SDKs raise into the library's errors: one clear sentence each, never with a key in it.
 
-The SDKs' exceptions are read by their shape (``status_code``, ``response``, ``body``), so that
-none of the SDKs has to be imported, and so that the models of LangChain, which raise the same
-exceptions, are understood as well.
+The SDKs' exceptions are read by their attributes (``status_code``, ``response``, ``body``), so that
+none of the SDKs has to be imported. This also covers LangChain's models, which raise the same exceptions.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from stretto.values.errors import (
 
 _WORD = 60  # characters of a finish reason
 _DEEPEST = 12  # causes of causes
-_LOOKED_AT = 4_096  # bytes of a body that an error may show
+_LOOKED_AT = 4_096  # bytes of a body that an error can quote
 _OVERFLOW = re.compile(
     r"context.{0,10}(length|window|size|limit)|(maximum|max) (prompt|input|model|sequence) length|"
     r"(prompt|input|string|message)s?\b[^:]{0,30}\btoo (long|large)|too many (input |prompt )?tokens|"
@@ -56,17 +55,17 @@ _OF_A_RATE = re.compile(
     r"\bper[ -]?(sec|min|hour|day|month)|rate.?limit|quota|\b[rt]p[smd]\b|please wait|(again|retry) (in|after|later)\b",
     re.IGNORECASE,
 )
-"""What servers say of a rate, which a wait heals: Bedrock says "too many tokens, please wait"."""
-_OVERFLOWS = frozenset({400, 422, 429, 500})  # statuses with which servers refuse a prompt that is too long
+"""Messages about a rate, where waiting helps: Bedrock says "too many tokens, please wait"."""
+_OVERFLOWS = frozenset({400, 422, 429, 500})  # statuses for a prompt that is too long
 _OVERFLOW_CODES = frozenset({"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"})
 _OF_THE_REQUEST = re.compile(
     r"not supported|unsupported|failed to parse (tools|messages|grammar|schema|request)|missing tool|invalid request",
     re.IGNORECASE,
 )
-"""What servers say of a request, also with status 500, as llama.cpp's does of images for a model of text."""
+"""Messages about the request itself, even with status 500, as from llama.cpp for images sent to a text model."""
 
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, OddEventError)
-_NO_MODEL = (ValueError, TypeError, AttributeError, LookupError, RecursionError)  # an event is not what it should be
+_NO_MODEL = (ValueError, TypeError, AttributeError, LookupError, RecursionError)  # a malformed event
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -81,7 +80,7 @@ _STATUS_OF_TYPE = {
     "server_error": 500,
     "timeout_error": 504,
     "overloaded_error": 529,
-    "INVALID_ARGUMENT": 400,  # from here on Google's
+    "INVALID_ARGUMENT": 400,  # Google's from here on
     "FAILED_PRECONDITION": 400,
     "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403,
@@ -106,12 +105,12 @@ _REQUESTED = re.compile(r"\brequested\s?[:=]?\s?(\d[\d,_]{0,15})", re.IGNORECASE
 
 
 def is_loading(error: BackendError) -> bool:
-    """Whether a server that has just been started says that it loads its model: it will answer in a while."""
+    """Return whether a server that has just started reports that it is loading its model, and so will answer later."""
     return error.status == 503 and "loading" in error.server_message.lower()
 
 
 def usage_of(error: BaseException) -> Usage:
-    """Give the calls, retries and tokens that were spent before the error."""
+    """Return the calls, retries and tokens that were spent before the error."""
     usage = getattr(error, "usage", None)
     return usage if isinstance(usage, Usage) else Usage()
 
@@ -124,11 +123,10 @@ def charge(error: BackendError, usage: Usage) -> None:
 def translate(
     error: Exception, backend: str, *secrets: str, endpoint: str = "", proxy: str = "", started: bool = False
 ) -> BackendError:
-    """Give our error for what an SDK raised.
+    """Return our error for what an SDK raised.
 
-    ``endpoint``: host and port that were called, where they are known; ``proxy``: the one on the way; ``started``: the
-    stream had begun.
-    Raise the result outside of the ``except`` block: the SDK's exception holds the request, and with it
+    ``endpoint``: host and port of the call, if known; ``proxy``: the one in between; ``started``: the stream had begun.
+    Raise the result outside the ``except`` block: the SDK's exception contains the request, and with it
     the key, and must not become its context.
     """
     if isinstance(error, BackendError):
@@ -150,7 +148,7 @@ def translate(
 
 
 def _own_words(error: Exception, names: set[str]) -> str:
-    if "HTTPStatusError" in names:  # httpx says the address, and where HTTP is explained
+    if "HTTPStatusError" in names:  # httpx's message is the URL, and where HTTP is explained
         try:
             return str(error.response.text)  # type: ignore[attr-defined]  # as httpx's errors have it
         except Exception:  # noqa: BLE001 - it was not read
@@ -169,7 +167,7 @@ def _by_its_words(error: Exception, backend: str, secrets: tuple[str, ...]) -> B
 
 
 def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str, str]) -> BackendError:
-    """Give the error for an answer with status 200 that is neither a stream of events nor a whole answer."""
+    """Return the error for a response with status 200 that is neither an event stream nor a complete answer."""
     read = read_json(body)
     if is_error(read) or (isinstance(read, Mapping) and detail_of(read).get("message")):
         return _answered(_status(None, read) or 500, read, words_of(read), secrets, backend, headers=headers)
@@ -184,7 +182,7 @@ def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str,
 
 
 def failed_end(backend: str, word: str) -> BackendError:
-    """Give the error for an answer that its server ended with a word for a failure."""
+    """Return the error for an answer whose finish reason is a failure."""
     return StreamBrokenError(
         f"{backend} ended its answer with {word[:_WORD]!r}: it failed on the way, and what came is not the whole "
         "answer. Ask again.",
@@ -239,7 +237,7 @@ def _unconnected(
 
 
 def nobody_listens(backend: str, endpoint: str) -> ConnectionFailedError:
-    """Give the error for a port of this machine where nobody listens: no wait makes a server of it."""
+    """Return the error for a port on this machine where nobody listens: waiting does not help."""
     return ConnectionFailedError(
         f"{backend} cannot be reached: connection refused, nothing listens at {endpoint}. Start the server, or give "
         "its address as base_url.",
@@ -249,21 +247,21 @@ def nobody_listens(backend: str, endpoint: str) -> ConnectionFailedError:
 
 
 def _nobody_listens(error: Exception) -> bool:
-    """Whether a connection was refused, and not closed later or too slow; the libraries wrap it several times."""
+    """Return whether a connection was refused, not closed later or too slow; the libraries wrap it several times."""
     cause: BaseException | None = error
     for _ in range(_DEEPEST):
         if cause is None:
             return False
         if isinstance(cause, ConnectionRefusedError):
             return True
-        if isinstance(cause, BaseExceptionGroup):  # one for each address of a name, localhost for instance
+        if isinstance(cause, BaseExceptionGroup):  # one for each address of a name such as localhost
             return all(isinstance(each, ConnectionRefusedError) for each in cause.exceptions)
         cause = cause.__cause__ or cause.__context__
     return False
 
 
 def _body(error: Exception) -> Any:
-    """Give the body of an error as JSON: the whole of it, where the SDK kept a part of it only."""
+    """Return the body of an error as JSON: all of it, even if the SDK kept only part."""
     body = getattr(error, "body", None)
     try:
         whole = read_json(error.response.content)  # type: ignore[attr-defined] # as the SDKs' errors have it
@@ -273,7 +271,7 @@ def _body(error: Exception) -> Any:
 
 
 def _status(error: Exception | None, body: Any) -> int | None:
-    """Give the HTTP status, or the one that an error in the middle of a stream stands for."""
+    """Return the HTTP status, or the one that an error within a stream stands for."""
     response = getattr(error, "response", None)
     of_aws = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
     codes = (
@@ -297,7 +295,7 @@ def _status(error: Exception | None, body: Any) -> int | None:
 def _answered(
     status: int, body: Any, words: str, secrets: tuple[str, ...], backend: str, *, headers: Mapping[str, str]
 ) -> BackendError:
-    """Choose the error for a status, and the sentence that says what to do; ``words``: those of the body."""
+    """Choose the error for a status, and the sentence that says what to do; ``words``: the body's message."""
     said, told_s = redacted_line(words, *secrets), told_wait_s(body, words)
     kind, what, remedy, transient = _kind_of(status, body, words, told_s)
     asked = headers.get("x-should-retry")
@@ -320,12 +318,12 @@ def _answered(
 
 
 def _kind_of(status: int, body: Any, said: str, told_s: float | None) -> tuple[type[BackendError], str, str, bool]:
-    """Give the error's class, what happened, what to do, and whether it may pass by itself."""
+    """Return the error's class, what happened, what to do, and whether it is transient."""
     detail = detail_of(body)
     code = word_of_error(detail, "code") or word_of_error(detail, "type")
     if status == 402 or code in {"insufficient_quota", "billing_error"} or _has_no_credit(status, body, said, told_s):
         return RateLimitedError, "has no credit left", "Check the plan and billing of the account.", False
-    if status == 429 and _is_too_large(said):  # no wait makes room for it
+    if status == 429 and _is_too_large(said):  # waiting makes no room for it
         return RateLimitedError, "takes no request of this size", "Shorten it, or raise the limit.", False
     if status == 413 or code in _OVERFLOW_CODES or _is_overflow(status, said, told_s):
         return ContextOverflowError, "cannot hold this prompt", "Shorten it, or use a larger model.", False
@@ -342,24 +340,24 @@ def _kind_of(status: int, body: Any, said: str, told_s: float | None) -> tuple[t
 
 
 def _has_no_credit(status: int, body: Any, said: str, told_s: float | None) -> bool:
-    """Whether an account has used up what no short wait gives back: its credit, or its quota of the day."""
+    """Return whether an account has used up what a short wait does not restore: its credit, or its daily quota."""
     if status not in {400, 403, 429}:
         return False
-    if _OF_A_DAY.search(as_text(body)):  # Google tells a wait here too, which gives nothing back
+    if _OF_A_DAY.search(as_text(body)):  # Google asks for a wait here too, but it restores nothing
         return True
     found = _NO_CREDIT.search(said)
     return found is not None and (told_s is None or "quota" not in found[0].lower())
 
 
 def _is_overflow(status: int, said: str, told_s: float | None) -> bool:
-    """Whether the prompt is longer than the model reads, whatever the status says."""
+    """Return whether the prompt is too long for the model, whatever the status is."""
     if status not in _OVERFLOWS or (status == 429 and (told_s is not None or _OF_A_RATE.search(said))):
         return False
     return bool(_OVERFLOW.search(said))
 
 
 def _is_too_large(said: str) -> bool:
-    """Whether a request alone is larger than its limit."""
+    """Return whether a single request is larger than its limit."""
     limit, requested = _LIMIT.search(said), _REQUESTED.search(said)
     if limit and requested:
         return int(re.sub("[,_]", "", requested[1])) > int(re.sub("[,_]", "", limit[1]))
@@ -391,11 +389,11 @@ _NAMED = re.compile(
     r"prompt_cache_key|prediction|top_logprobs|logprobs|guided_json|"
     r"response_format)\b|[`'\"](stop|seed|n)[`'\"]|^(stop|seed|n):|\bparam(?:eter)?: (stop|seed|n)\b"
 )
-_WITH_OTHERS = re.compile(r"\bwith (tools|tool calls|stream)", re.IGNORECASE)  # it is taken, but not beside these
+_WITH_OTHERS = re.compile(r"\bwith (tools|tool calls|stream)", re.IGNORECASE)  # unsupported only together with these
 
 
 def rejected_parameter(body: Any, said: str) -> str | None:
-    """Name the parameter that a 400 or 422 objects to as such; ``None`` if it objects to a value."""
+    """Return the parameter that a 400 or 422 rejects as such; ``None`` if it rejects a value."""
     detail = detail_of(body)
     where = detail.get("loc")
     if "extra" in word_of_error(detail, "type") and isinstance(where, list) and where:  # FastAPI: ["body", name]

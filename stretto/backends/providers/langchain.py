@@ -1,4 +1,4 @@
-"""Any chat model of LangChain, as a backend."""
+"""Any LangChain chat model, as a backend."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 run_of_branch: ContextVar[Callable[[Caller], Awaitable[BaseCallbackManager | None]] | None]
 run_of_branch = ContextVar("stretto_run_of_branch", default=None)
-"""Gives the callbacks for the calls of a branch, if the caller wants to see them."""
+"""Returns the callbacks for the calls of a branch, if the caller wants to see them."""
 
 _CLOSING_S = 5.0
 _PROVIDERS = {"openai-chat": "openai", "azure-openai-chat": "openai", "anthropic-chat": "anthropic"}
 _FINISH = ("finish_reason", "stop_reason", "stopReason", "finishReason", "done_reason")
-_ENDED = ("completed", "incomplete", "failed", "cancelled")  # a status of Responses
+_ENDED = ("completed", "incomplete", "failed", "cancelled")  # values of the status of Responses
 
 
 class LangChainBackend:
-    """A ``BaseChatModel``, called by its own ``astream``: its callbacks, cache and limiter stay at work.
+    """A ``BaseChatModel``, called by its own ``astream``: its callbacks, cache and rate limiter stay in effect.
 
-    The model belongs to the caller and is not closed. Options go on as keyword arguments, which is
-    how LangChain's integrations take them. Models that do not say why they stopped are taken at
-    their word; only those of OpenAI and Anthropic, which always say it, can be found broken off.
+    The model belongs to the caller and is not closed. Options are passed as keyword arguments, as
+    LangChain's integrations expect. A model that reports no finish reason counts as complete. Only
+    those of OpenAI and Anthropic, which always report one, can be found broken off.
     """
 
     def __init__(self, model: BaseChatModel, own_rows: Rows = NO_ROWS) -> None:
@@ -64,7 +64,7 @@ class LangChainBackend:
         known = capabilities_of(self._provider or "", self._model, own_rows)
         self._memory = ParameterMemory(self._model, own=own_rows)
         self._stream_usage = True if _takes(model, "stream_usage") else None
-        # LangChain has no common way to ask for an effort or a schema while streaming.
+        # LangChain has no common way to request an effort or a schema while streaming.
         self._capabilities = replace(
             known, json_schema=False, reasoning=False, logprobs=False, names=False, choices=False
         )
@@ -79,12 +79,12 @@ class LangChainBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What is known of the model by its name."""
+        """What is known of the model from its name."""
         return self._capabilities
 
     @property
     def retries_itself(self) -> bool:
-        """Whether the model retries failed calls; if so, no other layer may."""
+        """Whether the model retries failed calls; if so, no other layer must."""
         return getattr(self.model, "max_retries", 0) != 0
 
     @asynccontextmanager
@@ -100,7 +100,7 @@ class LangChainBackend:
                 await chunks.aclose()
 
     async def count_tokens(self, prompt: ModelRequest) -> int:
-        """Estimate the tokens; many models would load a tokenizer for a count."""
+        """Estimate the tokens; many models would load a tokenizer to count them."""
         return estimate_tokens(prompt)
 
     async def aclose(self) -> None:
@@ -142,7 +142,7 @@ class LangChainBackend:
         )
 
     async def _open(self, prompt: ModelRequest, options: GenerationOptions) -> tuple[_Pieces, Usage]:
-        """Begin a stream and read its first piece, without the parameters that the model refuses."""
+        """Start a stream and read its first chunk, without the parameters that the model rejects."""
         calls = 0
         while True:
             arguments = self._memory.fit(self._arguments(options)) | dict(prompt.extra)
@@ -157,7 +157,7 @@ class LangChainBackend:
             self._memory.repeat_without(failure, arguments, Usage(calls=calls))
 
     def _bound(self, prompt: ModelRequest) -> Runnable[Any, Any]:
-        """The model with the tools of the prompt."""
+        """Return the model with the tools of the prompt bound."""
         if not prompt.tools:
             return self.model
         choice = {} if prompt.tool_choice is None else {"tool_choice": prompt.tool_choice}
@@ -185,20 +185,20 @@ class LangChainBackend:
 
 
 def _takes(model: BaseChatModel, argument: str) -> bool:
-    """Whether a stream of the model takes an argument; a field of that name alone is no sign of it."""
+    """Return whether a stream of the model accepts an argument; a field of that name alone is no sign of it."""
     streams = [vars(kind).get(name) for kind in type(model).__mro__ for name in ("_astream", "_stream")]
     return any(argument in inspect.signature(each).parameters for each in streams if each is not None)
 
 
 async def _config() -> RunnableConfig | None:
-    """The callbacks of the branch that a call is made for."""
+    """Return the callbacks of the branch that a call belongs to."""
     asked, caller = run_of_branch.get(), calling()
     callbacks = await asked(caller) if asked is not None and caller is not None else None
     return None if callbacks is None else {"callbacks": callbacks}
 
 
 class _Pieces:
-    """The first piece of a model's stream, then the others."""
+    """The first chunk of a model's stream, then the others."""
 
     def __init__(self, first: AIMessageChunk, rest: AsyncGenerator[AIMessageChunk, None]) -> None:
         self._first: AIMessageChunk | None = first
@@ -222,9 +222,9 @@ def _messages(prompt: ModelRequest) -> list[BaseMessage]:
 
 
 def _piece(message: AIMessageChunk) -> AnswerPiece:
-    """Read a piece of a message, or a whole one."""
+    """Parse a chunk of a message, or a whole one."""
     content = content_of(message, "content")
-    spoken = message.additional_kwargs.get("reasoning_content")  # of integrations of models that think
+    spoken = message.additional_kwargs.get("reasoning_content")  # from integrations of thinking models
     thoughts = list(_signed(message.content))
     told = content.thinking if not thoughts else ""
     if told := told or (spoken if isinstance(spoken, str) else ""):
@@ -242,7 +242,7 @@ def _piece(message: AIMessageChunk) -> AnswerPiece:
 
 
 def _signed(content: str | list[Any]) -> Iterator[Thought]:
-    """Thoughts in blocks of Anthropic's, which it wants back with their signature."""
+    """Yield the thoughts in Anthropic's blocks, which it needs back with their signature."""
     blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     for place, block in enumerate(blocks):
         if block.get("type") == "thinking" and isinstance(block.get("thinking", ""), str):
@@ -254,7 +254,7 @@ def _signed(content: str | list[Any]) -> Iterator[Thought]:
 
 
 def _calls(message: AIMessageChunk) -> tuple[CallPiece, ...]:
-    """Pieces of tool calls; a model that does not stream gives them whole."""
+    """Return the pieces of tool calls; a model that does not stream returns them whole."""
     if chunks := getattr(message, "tool_call_chunks", None):
         return tuple(
             CallPiece(chunk.get("index"), chunk.get("id") or None, chunk.get("name") or None, chunk.get("args") or "")
@@ -280,7 +280,7 @@ def _usage(counted: Mapping[str, Any] | None) -> Usage:
 
 
 def _finish(metadata: Mapping[str, Any]) -> str | None:
-    """The word for the end; that of OpenAI's Responses is a status, and what was incomplete of it."""
+    """Return the finish reason; that of OpenAI's Responses is a status, with the reason for an incomplete answer."""
     told = (word_of_end(metadata.get(name)) for name in _FINISH)
     if word := next(filter(None, told), None):
         return word

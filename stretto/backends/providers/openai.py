@@ -1,4 +1,4 @@
-"""OpenAI, and every server that speaks its Chat Completions."""
+"""OpenAI, and every server that implements its Chat Completions API."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ from stretto.values.token_records import TokenLogprob
 _log = logging.getLogger(__name__)
 
 _EXTRA = ("model", "system_fingerprint", "service_tier")
-_THINKING = ("reasoning_content", "reasoning")  # of compatible servers
-_OF_OPEN_MODELS = frozenset({"chat_template_kwargs"})  # fields that OpenAI itself refuses
-_SALTED: tuple[Engine, ...] = ("vllm", "sglang")  # their prefix caches are parted by `cache_salt`
+_THINKING = ("reasoning_content", "reasoning")  # on compatible servers
+_OF_OPEN_MODELS = frozenset({"chat_template_kwargs"})  # fields that OpenAI itself rejects
+_SALTED: tuple[Engine, ...] = ("vllm", "sglang")  # their prefix caches are separated by `cache_salt`
 _GOING_ON = {"add_generation_prompt": False, "continue_final_message": True}
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 _LONG = 10  # digits of an index
-_ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
+_ASK_AGAIN_S = 60.0  # before a server that did not answer is asked again
 
 
 _FILES = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 _LATEST = "o200k_base"
-_AT_ONCE = 100_000  # characters; what tiktoken's pattern is given together
+_AT_ONCE = 100_000  # characters that tiktoken's pattern processes at a time
 _MOST = 4 * 2**20  # bytes of a body; the metrics of a large vLLM are below one MiB
 
 
 class OpenAIBackend(RemoteBackend):
-    """A model behind Chat Completions, the surface that all compatible servers share."""
+    """A model behind Chat Completions, the API that all compatible servers share."""
 
     provider = "openai"
     default_url = "https://api.openai.com/v1"
@@ -89,7 +89,7 @@ class OpenAIBackend(RemoteBackend):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What is known of the model by its name, from what its server told, and from what it refused."""
+        """What is known of the model from its name, its server's reports, and its rejections."""
         facts, known = self._learned.facts, self._capabilities
         if facts is not None:
             if self._able is None or self._able[0] is not facts:
@@ -99,12 +99,12 @@ class OpenAIBackend(RemoteBackend):
 
     @property
     def quantisation(self) -> str | None:
-        """Of the model's weights, where its server told it."""
+        """The quantisation of the model's weights, if its server reported it."""
         facts = self._learned.facts
         return None if facts is None else facts.quantisation
 
     async def ask_server(self, within_s: float) -> None:
-        """Ask a compatible server what it can do, once in a process; one that does not answer, again after a minute."""
+        """Ask a compatible server what it can do, once per process; retry after a minute if it does not answer."""
         known = self._learned
         if not self.compatible or known.settled or (known.facts is not None and time.monotonic() < known.ask_again):
             return
@@ -114,9 +114,9 @@ class OpenAIBackend(RemoteBackend):
                 async with self._asking.setdefault(asyncio.get_running_loop(), anyio.Lock()):
                     if not known.settled and time.monotonic() >= known.ask_again:
                         await self._discover()
-        except StrettoError:  # the call will say so
+        except StrettoError:  # the call will report it
             return
-        except Exception:  # noqa: BLE001 - whatever it is, the request goes on without
+        except Exception:  # noqa: BLE001 - whatever it is, the request proceeds without
             _log.exception("%s could not be asked what it can do; its answers do not depend on it", self.name)
 
     async def _discover(self) -> None:
@@ -126,14 +126,14 @@ class OpenAIBackend(RemoteBackend):
             self._learned.facts = await discover(fetch, url, self.model) or self._learned.facts
 
     async def text_counter(self) -> Callable[[str], int] | None:
-        """Count as OpenAI's own models do, where that can be done on this machine; others are not known."""
+        """Return the tokenizer of OpenAI's own models if it is available offline; ``None`` for other models."""
         if self.compatible:
             return None
         return await anyio.to_thread.run_sync(openai_counter, self.model)
 
     @property
     def parts_its_cache(self) -> bool:
-        """Those of vLLM and SGLang do, by `cache_salt`."""
+        """Whether the server separates its prefix cache by `cache_salt`, as vLLM and SGLang do."""
         return self._learned.engine in _SALTED
 
     def _salt(self) -> dict[str, str]:
@@ -142,9 +142,9 @@ class OpenAIBackend(RemoteBackend):
 
     @asynccontextmanager
     async def responding(self, body: Mapping[str, Any], api: str = "responses") -> AsyncGenerator[Any]:
-        """Send a body to the server's Responses as it is, once; gives the SDK's response, to be read in the context.
+        """Send a body unchanged to the server's Responses API, once; yields the SDK's response, to read in the context.
 
-        ``api`` is "completions" for the API before the chat, or "chat.completions". Raises `BackendError`.
+        ``api`` is "completions" for the API from before chat, or "chat.completions". Raises `BackendError`.
         """
         await self.load_ahead()
         client = await self._client()
@@ -165,19 +165,19 @@ class OpenAIBackend(RemoteBackend):
     def connect(self, key: str, url: str, query: Mapping[str, str], proxy: str | None) -> Any:
         import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
 
-        headers = {"api-key": key} if "api-version" in query else {}  # as Azure wants it at such addresses
+        headers = {"api-key": key} if "api-version" in query else {}  # as Azure requires at such addresses
         client = async_client(openai, proxy)
         return openai.AsyncOpenAI(
             api_key=key, base_url=url, default_query=query, default_headers=headers, max_retries=0, http_client=client
         )
 
     def parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
-        """What is sent, by the names of Chat Completions."""
-        # Older compatible servers ignore max_completion_tokens in silence, and would never stop;
-        # max_tokens is refused aloud where it is not known, and then learned.
+        """Return the parameters of a call, by the names of Chat Completions."""
+        # Older compatible servers silently ignore max_completion_tokens, and would never stop; a server that does not
+        # know max_tokens rejects it with an error, which is then learned.
         limit = "max_tokens" if self.compatible else "max_completion_tokens"
         if prompt.tool_choice == "none" and self._learned.engine is not None:
-            # Engines of open models show tools that may not be called, and small models call them.
+            # Engines of open models show the model tools that it must not call, and small models call them.
             prompt = replace(prompt, tools=(), tool_choice=None)
         given = {
             limit: bounded_output(self.provider, self.model, options.max_tokens, self._own_rows),
@@ -204,14 +204,14 @@ class OpenAIBackend(RemoteBackend):
         }
 
     def _prediction(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any] | None:
-        """The text that the answer may resemble; OpenAI refuses it beside these options."""
+        """Return the text that the answer might resemble; OpenAI rejects it in combination with these options."""
         beside = prompt.tools or prompt.n > 1 or options.max_tokens is not None or options.logprobs is not None
         if not (prompt.draft and self.capabilities.predictions) or beside or prompt.response_schema is not None:
             return None
         return {"type": "content", "content": prompt.draft}
 
     def _cache_key(self, prompt: ModelRequest) -> str | None:
-        # OpenAI caches by itself, on the machine that a call comes to; equal keys bring calls to one machine.
+        # OpenAI caches automatically, on the machine that gets the call; equal keys route calls to one machine.
         if self.compatible or not worth_caching(prompt, self.capabilities):
             return None
         return hashlib.sha256(f"{cache_salt() or ''}{prompt.prefix}".encode()).hexdigest()[:32]
@@ -226,10 +226,10 @@ class OpenAIBackend(RemoteBackend):
         return {"type": "json_schema", "json_schema": held}
 
     def extra_fields(self, prompt: ModelRequest) -> dict[str, Any]:
-        """The caller's own fields, but those that the API has not."""
+        """Return the caller's own fields, without those that the API lacks."""
         own = frozenset() if self.compatible else _OF_OPEN_MODELS
         facts, last = self._learned.facts, prompt.messages[-1]
-        # vLLM begins a new turn otherwise; llama.cpp's server goes on with the last one by itself.
+        # vLLM would begin a new turn; llama.cpp's server continues the last one by itself.
         going_on = facts is not None and facts.engine == "vllm" and last.role == "assistant" and not last.tool_calls
         return {
             **(_GOING_ON if going_on else {}),
@@ -238,12 +238,12 @@ class OpenAIBackend(RemoteBackend):
         }
 
     def left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
-        """Name the fields of open models that the API has not."""
+        """Return warnings for the fields of open models that the API lacks."""
         given = () if self.compatible else sorted(_OF_OPEN_MODELS & prompt.extra.keys())
         return tuple(f"{name} had no effect: {self.name} has nothing like it." for name in given)
 
     async def send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
-        """Begin a stream of the SDK; a very long conversation goes around its models."""
+        """Start a stream of the SDK; a very long conversation bypasses its models."""
         known = {name: value for name, value in parameters.items() if name != GUIDED_JSON}
         if GUIDED_JSON in parameters:  # the SDK has no such argument
             extra = extra | {GUIDED_JSON: parameters[GUIDED_JSON]}
@@ -258,16 +258,16 @@ class OpenAIBackend(RemoteBackend):
         return await client.chat.completions.create(**known, extra_body={**beside, **extra} or None)
 
     def events(self, stream: Any) -> AsyncGenerator[Any]:
-        """The events as plain JSON, but for tools that trace the SDK."""
+        """Return the events as plain JSON, unless a tool traces the SDK."""
         import openai  # noqa: PLC0415 - imported long since
 
-        # Tools that trace the SDK return a stream of another type, and have to see the SDK's events.
+        # Tools that trace the SDK return a stream of another type, and must see the SDK's events.
         if type(stream) is not openai.AsyncStream:
             return super().events(stream)
         return json_events(stream.response.aiter_bytes())
 
     def read(self, event: Any) -> Sequence[AnswerPiece]:
-        """Read an event of Chat Completions."""
+        """Parse an event of Chat Completions."""
         if event is None:
             return ()
         if isinstance(event, str):
@@ -280,7 +280,7 @@ class OpenAIBackend(RemoteBackend):
         return [*pieces, AnswerPiece(usage=usage)] if usage else pieces
 
     def read_whole(self, body: Mapping[str, Any]) -> Sequence[AnswerPiece]:
-        """Read an answer of Chat Completions that came in one piece."""
+        """Parse an answer of Chat Completions that was not streamed."""
         try:
             choices = objects_of(body, "choices")
             extra = _extra(body)
@@ -296,25 +296,25 @@ class OpenAIBackend(RemoteBackend):
 
 
 def _strict_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tool whose arguments are to be strict, in the form of strict mode where it has one; a refusal is learned."""
+    """Return a strict tool in the form of strict mode, if it has one; a rejection is learned."""
     function = tool.get("function")
-    if not (isinstance(function, dict) and function.get("strict")):  # a thousand of them take no time
+    if not (isinstance(function, dict) and function.get("strict")):  # so a thousand other tools cost no time
         return tool
     form = strict_form(given) if isinstance(given := function.get("parameters"), Mapping) else None
     return tool if form is None else {**tool, "function": {**function, "parameters": form}}
 
 
 def _extra(response: Any) -> dict[str, str]:
-    """The fields of a response that only the caller can use."""
+    """Return the fields of a response that only the caller can use."""
     return {name: said for name in _EXTRA if isinstance(said := value_of(response, name), str)}
 
 
 def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> AnswerPiece:
-    """Read a choice; ``said`` is its message, or what is new of it."""
+    """Parse a choice; ``said`` is its message or delta."""
     finish = word_of_end(value_of(choice, "finish_reason"))
     if finish is not None and end_of(finish) == "failed" and (error := value_of(choice, "error")):
         raise EventError({"error": plain(error)})
-    refusal = text_of(said, "refusal")  # the model's own words; the finish reason says only stop
+    refusal = text_of(said, "refusal")  # the model's own words; the finish reason is only "stop"
     sound = value_of(said, "audio")
     content = content_of(said, "content")
     thoughts = [Thought(name, name, text) for name in _THINKING if (text := words_of(value_of(said, name)))][:1]
@@ -325,9 +325,9 @@ def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> AnswerPiece:
     return AnswerPiece(
         text=refusal or content.text or content.refusal or word_of(sound, "transcript") or "",
         thinking="".join(thought.text for thought in thoughts),
-        thoughts=tuple(thoughts),  # some servers say the same under both names
+        thoughts=tuple(thoughts),  # some servers send the same under both names
         finish=finish,
-        stopped_by=word_of(choice, "stop_reason") or word_of(choice, "matched_stop"),  # of vLLM, of SGLang
+        stopped_by=word_of(choice, "stop_reason") or word_of(choice, "matched_stop"),  # vLLM's and SGLang's names
         refused=bool(refusal or content.refusal),
         logprobs=_logprobs(value_of(choice, "logprobs")),
         tool_calls=_calls(said),
@@ -339,7 +339,7 @@ def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> AnswerPiece:
 
 
 def _index(choice: Any) -> int:
-    """Which choice it is; the first where nothing readable is said, -1 for what cannot be one."""
+    """Return the index of a choice; 0 if it is missing or unreadable, -1 if it is impossible."""
     index = value_of(choice, "index")
     if index is None:
         return 0
@@ -349,7 +349,7 @@ def _index(choice: Any) -> int:
 
 def _calls(said: Any) -> tuple[CallPiece, ...]:
     calls = [_call(call) for call in objects_of(said, "tool_calls")]
-    if (function := object_of(said, "function_call")) is not None:  # of the API before tools
+    if (function := object_of(said, "function_call")) is not None:  # from the API before tools
         calls.append(_call_piece(function, "arguments", index="function_call"))
     return tuple(calls)
 
@@ -371,20 +371,20 @@ def _call(call: Any) -> CallPiece:
 
 def _call_piece(function: Any, field: str, **known: Any) -> CallPiece:
     given = value_of(function, field)
-    if given is not None and not isinstance(given, str):  # some servers send an object where JSON text belongs
+    if given is not None and not isinstance(given, str):  # some servers send an object instead of JSON text
         given = json.dumps(plain(given))
     return CallPiece(name=word_of(function, "name"), arguments=given or "", **known)
 
 
 def _number(index: Any) -> int | str | None:
-    """The index of a call; ``None`` where none is told."""
+    """Return the index of a call; ``None`` if there is none."""
     if isinstance(index, str):
         return int(index) if index.isdecimal() and len(index) < _LONG else index or None
     return index if isinstance(index, int) and not isinstance(index, bool) else None
 
 
 def _error_of(event: Any) -> Any:
-    """Give an event without choices that says something: an error in a form of the server's."""
+    """Return an event without choices if it says something: an error in the server's own format."""
     event = plain(event)
     if is_error(event):
         return event
@@ -393,7 +393,7 @@ def _error_of(event: Any) -> Any:
 
 
 def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
-    """Read log-probabilities; invalid ones are left out."""
+    """Parse log-probabilities, leaving out invalid ones."""
     listed = value_of(reported, "content")
     read = (_logprob(each) for each in listed) if isinstance(listed, list) else ()
     return tuple(each for each in read if each is not None)
@@ -432,7 +432,7 @@ def _usage(counted: Any) -> Usage | None:
 
 
 def openai_counter(model: str) -> Callable[[str], int] | None:
-    """A function that counts the tokens of a text; ``None`` where tiktoken would have to fetch something first."""
+    """Return a function that counts the tokens of a text; ``None`` if tiktoken would have to download something."""
     try:
         import tiktoken  # noqa: PLC0415 - optional: without it tokens are estimated
     except ImportError:
@@ -440,7 +440,7 @@ def openai_counter(model: str) -> Callable[[str], int] | None:
     try:
         name = tiktoken.encoding_name_for_model(model)
     except KeyError:
-        name = _LATEST  # of all models that are newer than this tiktoken
+        name = _LATEST  # that of all models newer than this tiktoken
     if not _on_disk(name):
         return None
     encoding = tiktoken.get_encoding(name)
@@ -453,7 +453,7 @@ def openai_counter(model: str) -> Callable[[str], int] | None:
 
 
 def _on_disk(name: str) -> bool:
-    """Whether tiktoken has this encoding in its cache, where it looks before it downloads."""
+    """Return whether tiktoken has this encoding in its cache, where it looks before it downloads."""
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
     if folder is None:
         folder = str(Path(tempfile.gettempdir(), "data-gym-cache"))
@@ -463,9 +463,9 @@ def _on_disk(name: str) -> bool:
 
 @asynccontextmanager
 async def fetching(key: str, base_url: str) -> AsyncGenerator[Fetch]:
-    """Give a function that asks for a URL below this address with this key, and with the parameters of the address.
+    """Yield a function that requests URLs below this address with this key and the address's query parameters.
 
-    Its connections are closed when the context is left.
+    Its connections are closed when the context exits.
     """
     import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
 

@@ -1,9 +1,9 @@
-"""Sends a model only the parameters that it takes: known for some families, learned from 400s for all.
+"""Sends a model only the parameters that it accepts: known for some families, learned from 400s for all.
 
-A parameter that the model refuses is left out and the call repeated, once for each. What was learned is kept until the
-process ends, so each refusal is paid for once. Parameters without which the request would mean something else (the
-messages, the tools) are never left out: their refusal is raised. A schema that is refused is sent without strict mode,
-and then told in words, where the caller has words for it; so is a tool's, which keeps its schema.
+A parameter that the model rejects is left out and the call repeated, once for each. What was learned is kept until the
+process ends, so each rejection costs only one call. Parameters without which the request would mean something else (the
+messages, the tools) are never left out: their rejection is raised. A rejected schema is sent without strict mode,
+and then only in words, if the caller has words for it; so is a tool's, which keeps its schema.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from stretto.values.request import GenerationOptions
 _log = logging.getLogger(__name__)
 
 GUIDED_JSON = "guided_json"
-"""The schema of an answer, as vLLM took it before it had OpenAI's ``response_format`` for it."""
+"""The schema of an answer, as vLLM accepted it before it supported OpenAI's ``response_format``."""
 
-# Options of the caller. Stop texts are not among them: they are cut from the stream here as well. Log-probabilities
-# and further answers are not either: the code that asks for them warns where they are missing.
+# Options of the caller. Stop texts are not among them: the stream is cut there here as well. Neither are
+# log-probabilities and further answers: the code that requests them warns if they are missing.
 _REPORTED = ("temperature", "top_p", "seed")
 _OPTIONAL = frozenset(
     {
@@ -64,11 +64,11 @@ _SCHEMA_AT_FAULT = re.compile(
     re.IGNORECASE,
 )
 _TWINS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_TOGETHER = {"logprobs": "top_logprobs"}  # without the first, the second is refused too
+_TOGETHER = {"logprobs": "top_logprobs"}  # without the first, the second is rejected too
 
 
 class ParameterMemory:
-    """What one model refuses, as far as it is known.
+    """What one model is known to reject.
 
     Args:
         model: its name.
@@ -88,14 +88,14 @@ class ParameterMemory:
         self._learned = learned or Learned()
 
     def fit(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Give the parameters without those that the model refuses."""
+        """Return the parameters without those that the model rejects."""
         kept = {name: value for name, value in parameters.items() if not self._is_refused(name)}
         if "tools" in kept and self._learned.manner_of(kept["tools"]):
             kept["tools"] = [_loose(tool) for tool in kept["tools"]]
         return dict(self._as_taken(name, value) for name, value in kept.items())
 
     def warnings(self, backend: str, options: GenerationOptions) -> tuple[AnswerWarning, ...]:
-        """Name the options that are set and not sent, for ``Answer.warnings``."""
+        """Return warnings for options that are set but not sent, for ``Answer.warnings``."""
         asked = {name: getattr(options, name) for name in _REPORTED if self._is_refused(name)}
         left_out = [f"{name}={value}" for name, value in asked.items() if value is not None]
         said = []
@@ -107,11 +107,11 @@ class ParameterMemory:
         return tuple(AnswerWarning(each, "option") for each in said)
 
     def refuses(self, name: str) -> bool:
-        """Whether a parameter was refused, or is known to be."""
+        """Return whether a parameter was rejected, or is known to be."""
         return self._is_refused(name)
 
     def as_taken(self, prompt: ModelRequest) -> ModelRequest:
-        """Give a request with its schema in words only, where the server is known to refuse it."""
+        """Return a request with its schema in words only, if the server is known to reject it."""
         schema = prompt.response_schema
         if schema is None:
             return prompt
@@ -126,10 +126,10 @@ class ParameterMemory:
         schema: Mapping[str, Any] | None = None,
         told: bool = False,
     ) -> None:
-        """Return if the call is to be sent again without what it was refused for, else raise the failure.
+        """Return if the call should be repeated without the rejected part, else raise the failure.
 
-        ``usage``: what the call and those before it took; it is charged to the failure that is raised. ``schema``: of
-        the answer; ``told``: it can be told in words.
+        ``usage``: usage of this call and those before it, which is charged to the failure if raised. ``schema``: the
+        answer's; ``told``: whether it can be stated in words.
         """
         learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent, schema, told=told)
         if not learned or (why := why_not_again()):
@@ -147,16 +147,16 @@ class ParameterMemory:
         return name in self._never or name in self._learned.refused
 
     def _as_taken(self, name: str, value: Any) -> tuple[str, Any]:
-        """Give a parameter under the name, and in the form, in which the model takes it."""
+        """Return a parameter with the name and in the format that the model accepts."""
         taken = self._learned.renamed.get(name, name)
         return (taken, value["json_schema"]["schema"]) if taken == GUIDED_JSON else (taken, value)
 
     def _learn(
         self, error: RequestRejectedError, sent: dict[str, Any], schema: Mapping[str, Any] | None, *, told: bool
     ) -> bool:
-        """Take in a refusal; whether the call is worth repeating without what it names.
+        """Learn from a rejection; returns whether the call is worth repeating without what it names.
 
-        Calls under way at the same time are refused for the same.
+        Concurrent calls are rejected for the same reason.
         """
         if _about_tools(error, sent) and any(map(_is_strict, sent["tools"])):
             self._learned.tell(sent["tools"], "loose")
@@ -181,8 +181,8 @@ class ParameterMemory:
     def _learn_of(
         self, error: RequestRejectedError, name: str, sent: dict[str, Any], schema: Mapping[str, Any], *, told: bool
     ) -> bool:
-        """Take in that the schema of an answer was refused, or the parameter that it was sent in."""
-        if _SCHEMA_AT_FAULT.search(error.server_message):  # another schema may do: nothing is learned of the server
+        """Learn that an answer's schema was rejected, or the parameter that contained it."""
+        if _SCHEMA_AT_FAULT.search(error.server_message):  # another schema might work: nothing is learned of the server
             strict = name == "response_format" and sent[name]["json_schema"]["strict"]
             if strict or told:
                 self._learned.tell(schema, "loose" if strict else "words")
@@ -197,14 +197,14 @@ class ParameterMemory:
 
 
 def _format_refused(error: RequestRejectedError, sent: dict[str, Any]) -> str:
-    """The name under which a schema was sent, if the refusal is about it."""
+    """Return the name under which a schema was sent, if the rejection is about it."""
     if _about_tools(error, sent) or not _ABOUT_FORMAT.search(f"{error.parameter} {error.server_message}"):
         return ""
     return next((name for name in _FORMATS if name in sent), "")
 
 
 def _about_tools(error: RequestRejectedError, sent: Mapping[str, Any]) -> bool:
-    """Whether a refusal is about the schema of a tool that was sent, and not that of the answer."""
+    """Return whether a rejection is about the schema of a tool, not that of the answer."""
     if "tools" not in sent:
         return False
     said = f"{error.parameter} {error.server_message}"
@@ -212,7 +212,7 @@ def _about_tools(error: RequestRejectedError, sent: Mapping[str, Any]) -> bool:
 
 
 def _loose(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tool, in either API's form, that is not strict."""
+    """Return a tool, in either API's format, that is not strict."""
     inner = {"function": _loose(tool["function"])} if isinstance(tool.get("function"), Mapping) else {}
     return {**tool, **inner, **({"strict": False} if "strict" in tool else {})}
 

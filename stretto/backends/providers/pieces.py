@@ -30,10 +30,10 @@ class Thought:
 
     Attributes:
         kind: type of the part.
-        field: of the part.
-        text: what is new of it.
-        index: which part.
-        listed: its text is a list of parts of text, as Mistral's servers write it and want it back.
+        field: name of the field.
+        text: the new text.
+        index: index of the part.
+        listed: whether its text is a list of text parts, as Mistral's servers send it and need it back.
     """
 
     kind: str
@@ -50,19 +50,19 @@ class AnswerPiece:
     Provisional: it may change in any release.
 
     Attributes:
-        text: of the answer.
+        text: text of the answer.
         thinking: text that is not shown.
         usage: running totals; APIs report them once or with every event.
-        finish: why the answer has ended, in the server's own word.
-        stopped_by: the stop text that ended it, where the server tells.
-        refused: the text is a refusal in the model's own words.
-        logprobs: of the tokens of this text.
+        finish: why the answer ended, in the server's own word.
+        stopped_by: the stop text that ended it, if the server reports it.
+        refused: whether the text is a refusal in the model's own words.
+        logprobs: log-probabilities of the tokens of this text.
         tool_calls: pieces of tool calls.
-        thoughts: pieces of what it thinks.
-        choice: which answer all but the usage belongs to.
-        warnings: what of the event cannot be passed on.
+        thoughts: pieces of the model's reasoning.
+        choice: the answer that all but the usage belongs to.
+        warnings: what in the event cannot be passed on.
         extra: other fields of the response.
-        annotations: of the text.
+        annotations: annotations of the text.
     """
 
     text: str = ""
@@ -80,24 +80,24 @@ class AnswerPiece:
     annotations: Sequence[Any] = ()
 
     def added_to(self, extra: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The other fields of the response so far, with those of this piece."""
+        """Return the other fields of the response so far, with those of this piece."""
         if not self.annotations:
             return {**extra, **self.extra} if self.extra else extra
         return {**extra, **self.extra, "annotations": [*extra.get("annotations", ()), *self.annotations]}
 
 
 class IncomingAnswer:
-    """One answer of a call, as it comes: the one place that says what the pieces of all servers add up to.
+    """One answer of a call as it arrives: the one place that defines how the pieces of all servers add up.
 
-    ``prompt``: of an open model, whose server may leave what it thinks in the text, between marks. ``bare``: whether
-    the first of these marks may be missing, `BareThoughts.expected`.
+    ``prompt``: that of an open model, whose server might leave thoughts in the text, between tags. ``bare``: whether
+    the opening tag can be missing, see `BareThoughts.expected`.
 
     Attributes:
-        text: as far as it is certain.
-        length: characters given, arguments of tool calls included.
-        end: what the server's word for the end of the answer means; ``None`` while it goes on.
+        text: the text that is certain.
+        length: characters returned, including arguments of tool calls.
+        end: the meaning of the server's finish reason; ``None`` while the answer continues.
         stopped_by: the stop text that ended it.
-        word: the server's word.
+        word: the server's finish reason.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class IncomingAnswer:
         self.text = IncomingText(stop)
         self._reader = None if prompt is None else Leaked(prompt.tools, partial(_holds, prompt))
         self._bare = BareThoughts(bare)
-        self._scores: list[TokenLogprob] = []  # of text that is held back
+        self._scores: list[TokenLogprob] = []  # of text that is withheld
         self.length = 0
         self.end: End | None = None
         self.word = ""
@@ -119,14 +119,14 @@ class IncomingAnswer:
 
     @property
     def finish(self) -> Finish | None:
-        """Why it has ended, in the library's words; ``None``: it goes on, or it has failed."""
+        """The library's finish reason; ``None`` if the answer continues, or has failed."""
         match self.end:
             case None | "failed":
                 return None
             case "paused":
                 return "length"
             case "stop" | "unknown" | "tool_calls" if not self.text.ended:
-                # Some servers say "stop" behind calls, and "tool_calls" behind text.
+                # Some servers say "stop" after calls, and "tool_calls" after text.
                 return "refusal" if self._refused else "tool_calls" if self._calls else "stop"
             case "unknown":
                 return "stop"
@@ -134,11 +134,11 @@ class IncomingAnswer:
 
     @property
     def bare(self) -> bool | None:
-        """Whether it began within a thought that only its end told of; ``None``: it is not known."""
+        """Whether it began within a thought whose opening tag was missing; ``None``: not known."""
         return self._bare.found
 
     def remarks(self, name: str) -> tuple[str, ...]:
-        """What the caller has to know of its end; ``name``: of the model."""
+        """Return what the caller has to know about its end; ``name``: the model's."""
         remarks: list[str] = []
         if self._bare.late:
             remarks.append(
@@ -154,7 +154,7 @@ class IncomingAnswer:
         return tuple(remarks)
 
     def take(self, piece: AnswerPiece) -> Chunk | None:
-        """Take in a piece; ``None``: it has nothing to pass on."""
+        """Add a piece; returns ``None`` if it has nothing to pass on."""
         self.text.count(piece.thinking + piece.text)
         text, logprobs = self._told(piece)
         thinking, held = bool(piece.thinking), bool(piece.text) and self._bare.holds
@@ -187,7 +187,7 @@ class IncomingAnswer:
         )
 
     def _told(self, piece: AnswerPiece) -> tuple[str, tuple[TokenLogprob, ...]]:
-        """The text of a piece without a bare thought, and its log-probabilities, once it is certain that it is text."""
+        """Return the text of a piece without a bare thought, once it is known to be text, and its log-probabilities."""
         told = self._bare.feed(piece.text)
         text = told.text
         if self._bare.found is None and (piece.thinking or piece.tool_calls):
@@ -206,7 +206,7 @@ class IncomingAnswer:
             self.end, self.word, self.stopped_by = end_of(piece.finish), piece.finish, piece.stopped_by
 
     def rest(self) -> Chunk | None:
-        """Give what was withheld."""
+        """Return what was withheld."""
         withheld, scores = "", self._scores
         written: tuple[CallPiece, ...] = ()
         if self.text.ended != "stop":
@@ -244,7 +244,7 @@ class IncomingAnswer:
                 self._listed.add(place)
 
     def _thought(self) -> tuple[Mapping[str, Any], ...]:
-        """Give what was thought since this was asked last. What follows a thought is the sign that it is whole."""
+        """Return the thoughts since the last call. They are complete because something else followed."""
         for place in self._listed & self._thoughts.keys():
             part = self._thoughts[place]
             part["thinking"] = [{"type": "text", "text": part["thinking"]}]
@@ -258,7 +258,7 @@ def _holds(prompt: ModelRequest, text: str) -> bool:
 
 
 def _written(parts: Parts) -> tuple[CallPiece, ...]:
-    """The calls in a text."""
+    """Return the calls in a text."""
     return tuple(CallPiece(None, secrets.token_hex(5)[:9], *call) for call in parts.calls)
 
 

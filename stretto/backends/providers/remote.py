@@ -60,33 +60,33 @@ class Opened:
 
 
 class RemoteBackend(ABC):
-    """One model behind an API over HTTP. Sends each call once: retries and limits are for `resilient`.
+    """One model behind an API over HTTP. Sends each call once: retries and limits are up to `resilient`.
 
     Provisional: it may change in any release.
 
-    A subclass has a ``provider``, a ``default_url``, a ``path`` for its calls, `parameters`, which makes the body of a
-    call, and `read`, which reads one event of the stream that comes back. Where a body may come in one piece, it has
-    `read_whole`, too. Where a package of the provider speaks the API, it names that as ``sdk`` and has `connect`,
+    A subclass has a ``provider``, a ``default_url``, a ``path`` for its calls, `parameters`, which builds the body of a
+    call, and `read`, which parses one event of the response stream. If a response can be a single body, it has
+    `read_whole`, too. If a package of the provider implements the API, it names that as ``sdk`` and has `connect`,
     `send` and `events`. docs/extending.md has an example.
 
     ``base_url`` is the address of a compatible server. The key of the environment goes to the
     provider, or to the address that the environment names, never to a ``base_url`` given here:
-    for that one, pass ``api_key``. ``own_rows`` are a caller's of the table of models.
-    Raises `MissingDependencyError` where the provider's SDK is not installed.
+    for that one, pass ``api_key``. ``own_rows`` are the caller's rows of the table of models.
+    Raises `MissingDependencyError` if the provider's SDK is not installed.
 
     Attributes:
-        provider: what stands before the colon of a model's name.
+        provider: the part before the colon of a model's name.
         default_url: the address of the API.
-        path: of a call, below the address.
-        framing: how the events of a stream come: ``"events"``, server-sent ones, or ``"lines"``, each a JSON object.
-        key_variable: the environment variable of the key; ``PROVIDER_API_KEY`` if a subclass does not say.
-        url_variable: the one that names another address; ``PROVIDER_BASE_URL``.
-        sdk: the module that is imported before the first call; none for plain HTTP.
-        lacks: options of a request that the API has no parameter for; ``Answer.warnings`` names them.
+        path: the path of a call, below the address.
+        framing: the format of the stream: ``"events"``, server-sent ones, or ``"lines"``, each a JSON object.
+        key_variable: the environment variable of the key; by default ``PROVIDER_API_KEY``.
+        url_variable: the environment variable of another address; by default ``PROVIDER_BASE_URL``.
+        sdk: the module to import before the first call; none for plain HTTP.
+        lacks: request options that the API has no parameter for; ``Answer.warnings`` names them.
         takes: which of ``"tools"``, ``"media"`` and ``"json_schema"`` its `parameters` send. Of the others, schemas
-            are told in words, and the rest is refused; a class with ``capabilities`` of its own says it there.
+            are stated in words, and the rest is rejected; a class with its own ``capabilities`` says it there.
         model: the name of the model, without the provider.
-        compatible: whether another address was given than the provider's own.
+        compatible: whether the address is another one than the provider's own.
     """
 
     provider: ClassVar[str]
@@ -140,7 +140,7 @@ class RemoteBackend(ABC):
         return f"<{type(self).__name__} {self.name} at {self.endpoint}>"
 
     def forget_learned(self) -> None:
-        """Forget what the server told of itself and refused, for all who ask it for this model."""
+        """Forget what the server reported about itself and rejected, for all its users with this model."""
         self._learned.forget()
 
     @property
@@ -155,29 +155,29 @@ class RemoteBackend(ABC):
 
     @property
     def address(self) -> tuple[str, str]:
-        """Provider and whole address, which may hold a password: for comparing, not for showing."""
+        """Provider and full address, which can contain a password: for comparing, not for showing."""
         return self.provider, self._url.rstrip("/")
 
     @property
     def at_provider(self) -> bool:
-        """Whether calls go to the provider itself, whose list prices then hold."""
+        """Whether calls go to the provider itself, so its list prices apply."""
         return host_of(self._url) == host_of(self.default_url)
 
     @property
     def parts_its_cache(self) -> bool:
-        """Whether the server keeps what tenants of ours have asked apart; then its usage tells nothing of others."""
+        """Whether the server separates its cache by our tenants; if so, its usage reveals nothing of others."""
         return False
 
     @property
     def capabilities(self) -> Capabilities:
-        """What is known of the model by its name."""
+        """What is known of the model from its name."""
         return self._capabilities
 
     @asynccontextmanager
     async def stream(
         self, prompt: ModelRequest, options: GenerationOptions
     ) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
-        """Send one call; the first chunk carries the headers, the last two the finish reason and the usage."""
+        """Send one call; the first chunk has the headers, the last two the finish reason and the usage."""
         opened = await self._open(prompt, options)
         chunks = self._chunks(opened)
         try:
@@ -188,61 +188,61 @@ class RemoteBackend(ABC):
                 await _close(opened.stream)
 
     async def count_tokens(self, prompt: ModelRequest) -> int:
-        """Estimate the tokens of the prompt; a true count would be a call."""
+        """Estimate the tokens of the prompt; an exact count would need a call."""
         return estimate_tokens(prompt)
 
     async def aclose(self) -> None:
-        """Close the connections; answers still under way end with a `BackendError`.
+        """Close the connections; running answers end with a `BackendError`.
 
-        Those of other event loops are closed by these, as soon as they run.
+        Connections of other event loops are closed by those loops as soon as they run.
         """
         self._closed = True
         _, holding = self._clients.pop(asyncio.get_running_loop(), (None, None))
         if holding is not None:
             await holding.aclose()
-        self._clients.clear()  # a generator that nobody refers to is closed by its own event loop
+        self._clients.clear()  # a generator without references is closed by its own event loop
 
     def headers(self, key: str) -> dict[str, str]:
-        """Headers of each request: the key, as a bearer token."""
+        """Return the headers of each request: the key, as a bearer token."""
         return {"authorization": f"Bearer {key}"}
 
     def connect(self, key: str, url: str, query: Mapping[str, str], proxy: str | None) -> Any:
-        """Make a client that does not retry, with parameters for each request, and a proxy on the way."""
+        """Create a client without retries, with query parameters for each request, and an optional proxy."""
         return http_client(proxy, base_url=url, params=query, headers=self.headers(key))
 
     @abstractmethod
     def parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
-        """Everything that the call should send, by the API's names."""
+        """Return everything that the call should send, by the API's names."""
 
     async def send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
-        """Begin a call and return the stream that `events` reads; ``extra`` goes into the body as it is.
+        """Start a call and return the stream that `events` reads; ``extra`` goes into the body unchanged.
 
         Whatever it raises becomes a `BackendError`, by its status and its body.
         """
         return await post(client, self.path, {**parameters, **extra})
 
     def extra_fields(self, prompt: ModelRequest) -> dict[str, Any]:
-        """The fields of the caller's that go into the body as they are."""
+        """Return the caller's fields that go into the body unchanged."""
         return dict(prompt.extra)
 
     def left_out(self, prompt: ModelRequest) -> tuple[str, ...]:  # noqa: ARG002 - for a provider that leaves something out
-        """Say what of the prompt is not sent, for ``Answer.warnings``."""
+        """Return warnings for what is not sent of the prompt, for ``Answer.warnings``."""
         return ()
 
     def events(self, stream: Any) -> AsyncGenerator[Any]:
-        """The events of a stream as JSON, by its `framing`. With an SDK, what its stream gives."""
+        """Return the events of a stream as JSON, by its `framing`. With an SDK, return the items of its stream."""
         return _as_given(stream) if self.sdk else json_events(stream.aiter_bytes())
 
     @abstractmethod
     def read(self, event: Any) -> Sequence[AnswerPiece]:
-        """Read one of `events`, a piece for each answer that was asked for; none where it says nothing of them."""
+        """Parse one of `events` into a piece for each answer; none if it says nothing about them."""
 
     def read_whole(self, body: Mapping[str, Any]) -> Sequence[AnswerPiece]:  # noqa: ARG002 - for an API that has such
-        """Read an answer that is not streamed; none where the body is no answer."""
+        """Parse an answer that is not streamed; none if the body is not an answer."""
         return ()
 
     async def load_ahead(self) -> None:
-        """Import the SDK in a thread: the second that it takes would hold up everything else in the event loop."""
+        """Import the SDK in a thread: the second that it takes would block the event loop."""
         if not self._loaded:
             await in_own_thread(partial(make_ready, self.sdk), "stretto imports")
             self._loaded = True
@@ -337,7 +337,7 @@ class RemoteBackend(ABC):
             for chunk in filter(None, [answer.rest() for answer in answers]):
                 yield chunk
             self._note_bare_thoughts(first)
-            # A server that takes no n answers once: the other answers are missing, not broken off.
+            # A server without support for n answers once: the other answers are missing, not broken off.
             if failure is None and first.finish is None:
                 failure = self._broken_off(first, opened.arrival)
             if failure is not None:
@@ -346,7 +346,7 @@ class RemoteBackend(ABC):
             for choice, answer in enumerate(answers[1:], start=1):
                 if answer.finish:
                     yield Chunk(finish_reason=answer.finish, choice=choice, warnings=answer.remarks(self.name))
-            # At once: what the connection does from here on, silence included, takes nothing from the answer.
+            # Immediately: whatever the connection does from here on, even silence, leaves the answer unaffected.
             yield Chunk(
                 finish_reason=first.finish,
                 stop_text=first.stopped_by,
@@ -364,7 +364,7 @@ class RemoteBackend(ABC):
     ) -> Sequence[AnswerPiece] | None:
         """Read the next event; ``None`` at the end of the stream.
 
-        ``arrival``: of a call of which nothing has come yet, whose body may be no stream of events.
+        ``arrival``: given while nothing of the call has arrived, as its body might not be an event stream.
         """
         event = await anext(events, _END)
         if event is not _END:
@@ -382,9 +382,9 @@ class RemoteBackend(ABC):
     async def _after_finish(
         self, events: AsyncIterator[Any], pieces: Sequence[AnswerPiece] | None, usage: Usage
     ) -> tuple[Usage, bool]:
-        """Read what follows the finish reason, for a moment: the usage, and whether there is more of the answer.
+        """Read what follows the finish reason, for a moment: the usage, and whether the answer continues.
 
-        ``pieces``: those that came behind it in the same event. A fault there cannot spoil a whole answer.
+        ``pieces``: those after it in the same event. A failure there cannot spoil a complete answer.
         """
         wrote_on = False
         with anyio.move_on_after(AFTER_FINISH_S):
@@ -399,7 +399,7 @@ class RemoteBackend(ABC):
         return usage, wrote_on
 
     def _unstreamed(self, arrival: Arrival) -> Sequence[AnswerPiece]:
-        """Read a body that is no stream of events: a whole answer, or a failure."""
+        """Parse a body that is not an event stream: a complete answer, or a failure."""
         body = bytes(arrival.lines.other)
         read = read_json(body)
         pieces = self.read_whole(read) if isinstance(read, Mapping) and not is_error(read) else ()
@@ -409,9 +409,9 @@ class RemoteBackend(ABC):
         return pieces
 
     def _bare_thoughts(self, prompt: ModelRequest) -> bool | None:
-        """What `IncomingAnswer` is told of the model's answers."""
+        """Return the argument ``bare`` of `IncomingAnswer`."""
         known, facts = self._learned.bare_thoughts, self._learned.facts
-        if known is not None:  # arguments of the template may turn thoughts off
+        if known is not None:  # arguments of the template can turn thoughts off
             return None if known and "chat_template_kwargs" in prompt.extra else known
         told = None if facts is None else facts.bare_thoughts
         return expected_of(self.model, self.endpoint) if told is None else told and None
@@ -421,11 +421,11 @@ class RemoteBackend(ABC):
             self._learned.bare_thoughts = answer.bare
 
     def _broken_off(self, answer: IncomingAnswer, arrival: Arrival) -> BackendError:
-        """Give the error for a stream that ended without a finish reason, or with one that tells of a failure."""
+        """Return the error for a stream without a finish reason, or with one that reports a failure."""
         if answer.end == "failed":
             return failed_end(self.name, answer.word)
         last = read_json(arrival.lines.last_data)
-        if is_error(last):  # told in a form that the SDK does not know
+        if is_error(last):  # reported in a format that the SDK does not know
             return self._failure(EventError(last), started=True)
         return broken_off(self.name)
 
@@ -454,7 +454,7 @@ class RemoteBackend(ABC):
 
 
 def _taken(answers: Sequence[IncomingAnswer], piece: AnswerPiece) -> Chunk | None:
-    """What a piece adds to its answer. A choice that was not asked for would be mixed into the others."""
+    """Add a piece to its answer. Skips a choice that was not requested, which would be mixed into the others."""
     answer = answers[piece.choice] if 0 <= piece.choice < len(answers) else None
     return None if answer is None or answer.end is not None else answer.take(piece)
 
@@ -465,14 +465,14 @@ async def _as_given(stream: AsyncIterator[Any]) -> AsyncGenerator[Any]:
 
 
 async def _close(stream: Any) -> None:
-    """Close a client or a stream, of httpx or of an SDK. Tools that trace an SDK may return one of another type."""
+    """Close a client or a stream, of httpx or of an SDK. Tools that trace an SDK can return one of another type."""
     closing = stream.aclose() if hasattr(stream, "aclose") else stream.close()
     if inspect.isawaitable(closing):
         await closing
 
 
 async def _closed_with_its_loop(client: Any) -> AsyncGenerator[None, None]:
-    # Before an event loop ends, it closes its asynchronous generators: the one notice that it gives.
+    # Before an event loop ends, it closes its async generators, which is the only notice that it gives.
     try:
         yield
     finally:
@@ -481,5 +481,5 @@ async def _closed_with_its_loop(client: Any) -> AsyncGenerator[None, None]:
 
 
 def _latest(old: Usage, new: Usage) -> Usage:
-    """Join two reports of one stream: APIs report running totals, some with every event."""
+    """Merge two usage reports of one stream: APIs report running totals, some with every event."""
     return Usage(**{name: max(getattr(old, name), getattr(new, name)) for name in Usage.model_fields})

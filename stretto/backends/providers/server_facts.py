@@ -1,7 +1,7 @@
-"""Reads what servers with OpenAI's API tell of themselves, each in a different form, into one value.
+"""Converts what servers with OpenAI's API report about themselves, each in its own format, into one value.
 
-The forms are those in the sources of vLLM, SGLang, llama.cpp's server and Ollama, and in LM Studio's documentation. A
-server may send anything, so whatever has no such form counts as not told.
+The formats are from the sources of vLLM, SGLang, llama.cpp's server and Ollama, and from LM Studio's documentation. A
+server can send anything, so whatever does not match counts as not reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OWNERS: Mapping[str, Engine] = {
     "vllm": "vllm",
     "sglang": "sglang",
     "llamacpp": "llamacpp",
-    "library": "ollama",  # of the models that Ollama itself publishes
+    "library": "ollama",  # on models that Ollama itself publishes
     "organization_owner": "lmstudio",
 }
 _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length")
@@ -29,7 +29,7 @@ _LABEL = re.compile(r'(?<!\w)(\w++)="([^"\\\n]*)"')
 _DRAFTS = re.compile(r"^vllm:spec_decode_\w", re.MULTILINE)
 _MODALITIES = {"vision": "image_url", "audio": "input_audio", "video": "video_url"}
 _LAST = 8  # tokens at the end of a prompt
-_SPACE = "\n Ċ▁Ġ"  # as it is, and as tokens write it
+_SPACE = "\n Ċ▁Ġ"  # literally, and as tokens encode it
 _MOST = 10**9
 _LARGEST = 10**14  # parameters
 _MOST_MODELS = 1_000
@@ -37,20 +37,20 @@ _MOST_MODELS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server told of itself and of one of its models; ``None`` where it did not.
+    """What a server reported about itself and one of its models; ``None`` if it did not.
 
     Attributes:
-        engine: the program; ``None`` where it was not recognised.
+        engine: the program; ``None`` if it was not recognised.
         models: the names of its models.
-        model: the one to ask where none is named; empty if there are several to choose from.
-        context_window: tokens that prompt and answer may fill together.
-        slots: calls that run side by side.
-        speculation: it drafts tokens and verifies them.
-        parameters: of the model.
-        prefix_caching: it keeps what it has read, and reads a prompt that begins alike from there on.
-        refused_media: types of parts of messages that the model does not take, by OpenAI's names.
-        quantisation: of the model's weights, "Q4_K_M" for instance.
-        bare_thoughts: its prompts end within a thought, and nothing is known to tell it apart (`BareThoughts`).
+        model: the model to use if none is named; empty if there are several to choose from.
+        context_window: the most tokens of prompt and answer together.
+        slots: calls that run concurrently.
+        speculation: whether it drafts tokens and verifies them.
+        parameters: the number of the model's parameters.
+        prefix_caching: whether it reuses the KV cache of a common prefix.
+        refused_media: types of message parts that the model does not accept, by OpenAI's names.
+        quantisation: quantisation of the model's weights, "Q4_K_M" for instance.
+        bare_thoughts: whether its prompts end within a thought that nothing is known to separate (`BareThoughts`).
     """
 
     engine: Engine | None = None
@@ -67,7 +67,7 @@ class ServerFacts:
 
 
 def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
-    """What a model can do, by what is known of its name and by what its server told."""
+    """Return the capabilities of a model, from its name and its server's report."""
     reported = replace(
         known,
         context_window=facts.context_window or known.context_window,
@@ -83,8 +83,8 @@ def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
     continuous = facts.engine in ("vllm", "sglang")
     return replace(
         reported,
-        json_schema=True,  # each of the five draws only tokens that fit
-        schema_in_words=True,  # and none of them shows the schema to the model
+        json_schema=True,  # each of the five samples only tokens that fit
+        schema_in_words=True,  # but none of them shows the schema to the model
         choices=continuous,
         logprobs=known.logprobs or continuous or facts.engine == "llamacpp",
         continues=facts.engine in ("vllm", "llamacpp"),
@@ -92,7 +92,7 @@ def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
 
 
 def engine_of(models: Any, headers: Mapping[str, str]) -> Engine | None:
-    """Recognise a server by its list of models, or by the headers of its response."""
+    """Recognise a server by its list of models, or by its response headers."""
     for each in _entries(models):
         engine = _OWNERS.get(str(each.get("owned_by")))
         if engine is not None:
@@ -101,16 +101,16 @@ def engine_of(models: Any, headers: Mapping[str, str]) -> Engine | None:
 
 
 def listed(models: Any, model: str) -> ServerFacts:
-    """Read a list of models: OpenAI's form, with the context window under any of its usual names."""
+    """Parse a list of models: OpenAI's format, with the context window under any of its usual names."""
     entries = list(_entries(models))
     names = tuple(name for each in entries if (name := each.get("id")) and isinstance(name, str))
     own = [str(each["id"]) for each in entries if isinstance(each.get("id"), str) and not each.get("parent")]
-    only = own[0] if len(own) == 1 else ""  # adapters have a parent: the model beneath them
+    only = own[0] if len(own) == 1 else ""  # adapters have a parent: their base model
     entry = next((each for each in entries if each.get("id") == (model or only)), {})
     meta = entry.get("meta")
     windows = [_count(entry.get(name)) for name in _WINDOWS]
-    windows.append(_count(meta.get("n_ctx")) if isinstance(meta, Mapping) else None)  # n_ctx_train may not fit here
-    about = meta or (entries[0].get("meta") if len(entries) == 1 else None)  # some take any name for their one model
+    windows.append(_count(meta.get("n_ctx")) if isinstance(meta, Mapping) else None)  # n_ctx_train might not fit here
+    about = meta or (entries[0].get("meta") if len(entries) == 1 else None)  # some accept any name for their only model
     size = about.get("n_params") if isinstance(about, Mapping) else None
     return ServerFacts(
         models=names,
@@ -121,7 +121,7 @@ def listed(models: Any, model: str) -> ServerFacts:
 
 
 def of_vllm(facts: ServerFacts, metrics: str, info: Any, tokens: Any) -> ServerFacts:
-    """Add vLLM's ``/metrics``, ``/server_info``, which only a server in development mode has, and ``/tokenize``."""
+    """Add vLLM's ``/metrics``, ``/server_info``, which only exists in development mode, and ``/tokenize``."""
     cache = dict(_LABEL.findall(found[1])) if (found := _CACHE.search(metrics)) else {}
     config = _at(info, "vllm_config")
     return replace(
@@ -155,7 +155,7 @@ def of_sglang(facts: ServerFacts, info: Any) -> ServerFacts:
 def of_llamacpp(facts: ServerFacts, props: Any, applied: Any) -> ServerFacts:
     """Add llama.cpp's ``/props`` and ``/apply-template``.
 
-    The window is that of one slot, not the one that the model was trained with.
+    The window is that of one slot, not the one from training.
     """
     usual = _at(props, "default_generation_settings")
     drafts = _at(usual, "speculative")
@@ -172,28 +172,28 @@ def of_llamacpp(facts: ServerFacts, props: Any, applied: Any) -> ServerFacts:
 
 
 def _ends_within_a_thought(prompt: Any) -> bool | None:
-    """Whether a prompt, in pieces, ends with the opening mark of a thought; ``None`` where it was not told."""
+    """Return whether a prompt, in pieces, ends with the opening tag of a thought; ``None`` if it is not known."""
     if not isinstance(prompt, list) or not prompt or not all(isinstance(each, str) for each in prompt):
         return None
     return "".join(prompt[-_LAST:]).rstrip(_SPACE).endswith("<think>")
 
 
 def _form(name: Any) -> str | None:
-    """The name of a form of weights; ``None`` where it is no such name."""
+    """Return the name of a weight format; ``None`` if it is not such a name."""
     return name if isinstance(name, str) and re.fullmatch(r"[\w. -]{1,40}", name) else None
 
 
 def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> ServerFacts:
-    """Add Ollama's ``/api/ps`` and ``/api/show``: the window that the model is loaded with, or will be.
+    """Add Ollama's ``/api/ps`` and ``/api/show``: the window that the model is, or will be, loaded with.
 
-    It tells neither how many calls it runs at once (``OLLAMA_NUM_PARALLEL``) nor its usual window.
+    It reports neither how many calls it runs concurrently (``OLLAMA_NUM_PARALLEL``) nor its default window.
     """
     names = {model, f"{model}:latest"}
     loaded = next((each for each in _entries(running, "models") if each.get("model", each.get("name")) in names), {})
     set_to = re.search(r"^num_ctx\s+(\d{1,9})\s*$", str(_at(shown, "parameters") or ""), re.MULTILINE)
     window = _count(loaded.get("context_length")) or (_count(int(set_to[1])) if set_to else None)
     abilities = _at(shown, "capabilities")
-    thinks = isinstance(abilities, list) and "thinking" in abilities  # which it tells apart itself
+    thinks = isinstance(abilities, list) and "thinking" in abilities  # it separates thoughts itself
     blind = isinstance(abilities, list) and "completion" in abilities and "vision" not in abilities
     return replace(
         facts,
@@ -207,9 +207,9 @@ def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> Serve
 
 
 def of_lmstudio(facts: ServerFacts, models: Any, model: str) -> ServerFacts:
-    """Add LM Studio's ``/api/v0/models``: the window of a model that is loaded; the others are loaded when asked."""
+    """Add LM Studio's ``/api/v0/models``: the window of a loaded model; the others are loaded on request."""
     entries = [each for each in _entries(models) if each.get("type") in ("llm", "vlm")]
-    writing = [each for each in entries if isinstance(each.get("id"), str)]  # the others are for embeddings
+    writing = [each for each in entries if isinstance(each.get("id"), str)]  # the others are embedding models
     choice = [each for each in writing if each.get("state") == "loaded"] or writing
     only = str(choice[0]["id"]) if len(choice) == 1 else ""
     entry = next((each for each in entries if each.get("id") == (model or only)), {})

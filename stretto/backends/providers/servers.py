@@ -1,4 +1,4 @@
-"""Servers with OpenAI's API, by their names and usual addresses (``ollama:NAME``, ...), or by an address alone."""
+"""Servers with OpenAI's API, by name at their usual addresses (``ollama:NAME``, ...), or by address alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from stretto.values.request import GenerationOptions
 
 _FINDING_S = 10.0
 _LISTENING_S = 1.0
-_NAMED = 8  # models that an error names
+_NAMED = 8  # models listed in an error
 
 
 class _OnThisMachine(OpenAIBackend):
-    """A server on this machine, at its usual port; it needs no key. ``base_url`` names another address."""
+    """A server on this machine, at its usual port; it needs no key. ``base_url`` sets another address."""
 
     engine: ClassVar[Engine]
 
@@ -72,7 +72,7 @@ class LMStudio(_OnThisMachine):
 
 
 class AtAddress(OpenAIBackend):
-    """The one model of a server of which only the address is known, for instance ``http://gpu-box:8000``.
+    """The only model of a server that is given by its address alone, for instance ``http://gpu-box:8000``.
 
     The server is asked for its models before the first call.
     """
@@ -84,7 +84,7 @@ class AtAddress(OpenAIBackend):
 
     @property
     def name(self) -> str:
-        """The provider and where the server is; the name of the model is not known before the first call."""
+        """The provider and the server's address; the model's name is not known before the first call."""
         return f"{self.provider}:{self.endpoint}"
 
     async def _open(self, prompt: ModelRequest, options: GenerationOptions) -> Opened:
@@ -95,8 +95,8 @@ class AtAddress(OpenAIBackend):
     async def _find_model(self) -> None:
         if self._learned.facts is None:
             await self.load_ahead()
-            await self._client()  # raises where there is no way to the server
-            self._learned.ask_again = -math.inf  # without the name there can be no call
+            await self._client()  # raises if the server cannot be reached
+            self._learned.ask_again = -math.inf  # without the name, no call is possible
             await self.ask_server(_FINDING_S)
         if (facts := self._learned.facts) is None:
             if is_loopback(self.endpoint) and not await _listens(self._url):

@@ -1,7 +1,7 @@
-"""The form of a JSON schema that OpenAI's strict mode takes, which refuses much of what JSON schemas can say.
+"""Converts a JSON schema for OpenAI's strict mode, which rejects much of what JSON Schema can express.
 
-The rules are those under "Supported schemas" in OpenAI's guide to structured outputs, as of November 2026. What only
-describes a value is left out where strict mode has no word for it; what a value must be never is.
+The rules are those under "Supported schemas" in OpenAI's guide to structured outputs, as of November 2026. Keywords
+that only describe a value are left out if strict mode does not know them; those that constrain it never are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MOST_LEVELS = 10
 _MOST_PROPERTIES = 5_000
 _MOST_VALUES = 1_000  # of enumerations
 _MOST_CHARACTERS = 120_000  # of names and values
-_MOST_PARTS = 20_000  # a schema may say the same at many places, and each is a separate part
+_MOST_PARTS = 20_000  # a schema can repeat itself at many places, and each is a separate part
 _DESCRIBING = frozenset({"title", "description"})
 _WITHOUT_EFFECT = frozenset(
     {"$comment", "$schema", "after", "default", "deprecated", "examples", "readOnly", "writeOnly"}
@@ -29,11 +29,11 @@ _DEFINITIONS = ("$defs", "definitions")
 
 
 class _NotStrictError(Exception):
-    """Strict mode has no form for the schema."""
+    """Strict mode cannot express the schema."""
 
 
 def strict_form(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Give the schema as strict mode takes it, fit by the same values; ``None`` where it takes no such schema."""
+    """Return the schema in strict form, matched by the same values; ``None`` if there is no such form."""
     try:
         return _Strict(schema).form()
     except (_NotStrictError, RecursionError):
@@ -42,7 +42,7 @@ def strict_form(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 @dataclass
 class _Strict:
-    """One schema on its way into strict form."""
+    """Converts one schema into strict form."""
 
     whole: Mapping[str, Any]
     parts: int = 0
@@ -54,7 +54,7 @@ class _Strict:
     def form(self) -> dict[str, Any]:
         root: dict[str, Any] = {name: value for name, value in self.whole.items() if name not in _DEFINITIONS}
         begun = frozenset[str]()
-        if isinstance(ref := root.get("$ref"), str):  # strict mode wants the object itself at the top
+        if isinstance(ref := root.get("$ref"), str):  # strict mode requires the object itself at the top
             root, begun = self._target(ref) | {name: root[name] for name in root if name != "$ref"}, frozenset({ref})
         form = self._part(root, 1, begun)
         if form.get("type") != "object" or "anyOf" in form:
@@ -62,13 +62,13 @@ class _Strict:
         return form | self.definitions
 
     def _part(self, given: Any, level: int, inside: frozenset[str]) -> dict[str, Any]:
-        """One part; ``inside``: the references that led to it."""
+        """Convert one part; ``inside``: the references that led to it."""
         self.parts += 1
         if not isinstance(given, Mapping) or self.parts > _MOST_PARTS:
             raise _NotStrictError
         part: dict[str, Any]
         part = {name: value for name, value in given.items() if name not in _WITHOUT_EFFECT and name[:2] != "x-"}
-        if "oneOf" in part and "anyOf" not in part:  # the answer is checked for having exactly one
+        if "oneOf" in part and "anyOf" not in part:  # the answer is checked for matching exactly one
             part["anyOf"] = part.pop("oneOf")
             part.pop("discriminator", None)
         if isinstance(ref := part.pop("$ref", None), str):
@@ -88,7 +88,7 @@ class _Strict:
         return part
 
     def _referred(self, ref: str, beside: Mapping[str, Any], level: int, inside: frozenset[str]) -> dict[str, Any]:
-        """A reference. Strict mode takes no words beside it: what it leads to stands in its place with them."""
+        """Convert a reference. Strict mode allows no keywords next to it, so its target replaces it and gets them."""
         if not beside.keys() <= _DESCRIBING:
             raise _NotStrictError
         if beside and ref not in inside:
@@ -103,7 +103,7 @@ class _Strict:
         _, where, name = ref.split("/")
         known = self.definitions.setdefault(where, {})
         if name not in known:
-            known[name] = {}  # it may refer to itself
+            known[name] = {}  # it can refer to itself
             self._count(name)
             known[name] = self._part(target, level, frozenset({ref}))
 

@@ -1,4 +1,4 @@
-"""Reads the body of an error: what a server says, and of what kind it is, wherever in the JSON it stands."""
+"""Extracts a server's message and its kind from the body of an error, wherever in the JSON they are."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _DEEPEST = 8
-_MOST = 3  # errors of a list that are told
-_LONGEST = 4_096  # characters of a body in no known form
+_MOST = 3  # errors of a list that are quoted
+_LONGEST = 4_096  # characters of a body in no known format
 _OBJECTS = ("error", "errors", "detail")
 _WORDS = (
     "message", "msg", "detail", "error", "errors", "error_message", "errormessage", "error_description", "description",
@@ -25,7 +25,7 @@ def read_json(text: bytes | str) -> Any:
 
 
 def is_error(event: Any) -> bool:
-    """Whether JSON is in one of the forms in which servers tell errors; Gemini's come as lists."""
+    """Return whether JSON is in one of the formats of server errors; Gemini's come as lists."""
     if isinstance(event, list):
         return bool(event) and is_error(event[0])
     if not isinstance(event, Mapping):
@@ -34,7 +34,7 @@ def is_error(event: Any) -> bool:
 
 
 def detail_of(body: Any) -> Mapping[str, Any]:
-    """Give the fields of the innermost error of a body, those around it included; the first one of a list."""
+    """Return the fields of the innermost error of a body, including those around it; of a list, the first one."""
     fields: dict[str, Any] = {}
     inner = body
     for _ in range(_DEEPEST):
@@ -48,13 +48,13 @@ def detail_of(body: Any) -> Mapping[str, Any]:
 
 
 def word_of_error(detail: Mapping[str, Any], name: str) -> str:
-    """Give a field that should be a word; a server may send anything."""
+    """Return a field that should be a word; a server can send anything."""
     value = detail.get(name)
     return str(value) if isinstance(value, (str, int)) else ""
 
 
 def words_of(body: Any) -> str:
-    """Give what a server says in words, or its JSON where it has none; empty where it says nothing."""
+    """Return a server's message, or its JSON if it has none; empty if it says nothing."""
     try:
         said = _words(body, _DEEPEST)
     except RecursionError:
@@ -63,7 +63,7 @@ def words_of(body: Any) -> str:
 
 
 def as_text(body: Any) -> str:
-    """Write a body as JSON; empty where that cannot be done."""
+    """Return a body as JSON text; empty if it cannot be serialised."""
     try:
         return json.dumps(body, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -80,8 +80,8 @@ def _words(body: Any, deepest: int) -> str:
         return ""
     named = {str(name).lower(): value for name, value in body.items()}
     said = next(filter(None, (_words(named.get(name), deepest - 1) for name in _WORDS)), "")
-    if isinstance(where := named.get("loc"), list) and said:  # of FastAPI
+    if isinstance(where := named.get("loc"), list) and said:  # from FastAPI
         said = f"{'.'.join(str(each) for each in where if each != 'body')}: {said}"
     if isinstance(beside := named.get("metadata"), Mapping) and (raw := _words(beside.get("raw"), deepest - 1)):
-        said = f"{said}: {raw}"  # OpenRouter's words for another server's error say nothing
+        said = f"{said}: {raw}"  # OpenRouter's message for another server's error says nothing
     return said

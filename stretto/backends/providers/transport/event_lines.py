@@ -1,4 +1,4 @@
-"""What comes back over the wire for one call, below the SDK: its headers, and its bytes within bounds."""
+"""The response to one call, below the SDK: its headers, and its bytes within bounds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_EVENT = 8 * 2**20  # bytes of one event, and of a body that is not a stream of events
-MOST_LINES = 1_000  # of one event: the SDKs copy what they have of it at each line
+MOST_EVENT = 8 * 2**20  # bytes of one event, and of a body that is not an event stream
+MOST_LINES = 1_000  # of one event: for each line, the SDKs copy what they have of it
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LAST_DATA = 65_536  # bytes
@@ -22,14 +22,14 @@ class BodyTooLargeError(Exception):
 
 
 class EventLines:
-    r"""Passes an event stream on in whole lines; whatever comes before its first field is kept instead.
+    r"""Passes on an event stream in complete lines; whatever precedes its first field is kept instead.
 
-    Line ends become ``\n``, comments and empty events are dropped: they mean nothing, and may come without end.
-    The mark ``[DONE]`` is dropped, with what follows it: an SDK that sees it stops reading, and leaves the connection,
-    and its generators, half read. Without the mark it reads to the end of the body, and both are free.
+    Line ends become ``\n``. Comments and empty events are dropped: they mean nothing, and can be endless.
+    The marker ``[DONE]`` is dropped with all that follows: an SDK that sees it stops reading, and leaves the
+    connection, and its generators, half read. Without the marker it reads to the end of the body, and both are free.
 
     Attributes:
-        other: what came before the first field; all of a body that is not a stream of events.
+        other: what preceded the first field; all of a body that is not an event stream.
         last_data: the beginning of the last data line.
     """
 
@@ -38,11 +38,11 @@ class EventLines:
         self.last_data = b""
         self._begun = self._done = False
         self._partial = bytearray()
-        self._size = self._lines = 0  # of the event that is not complete
+        self._size = self._lines = 0  # of the incomplete event
 
     def feed(self, piece: bytes) -> bytes:
-        """Take what arrived and give the lines that are complete. Raises `BodyTooLargeError`."""
-        # A carriage return at the very end may be the first half of a line end.
+        """Add a chunk, and return the lines completed by it. Raises `BodyTooLargeError`."""
+        # A carriage return at the very end could be the first half of a line end.
         end = max(piece.rfind(b"\n"), piece.rfind(b"\r", 0, -1)) + 1
         if end == 0:
             self._partial += piece
@@ -52,7 +52,7 @@ class EventLines:
         return b"".join(self._line(line) for line in complete.splitlines())
 
     def end(self) -> bytes:
-        """Give what was left without a line end."""
+        """Return what is left without a line end."""
         rest, self._partial = bytes(self._partial), bytearray()
         return b"".join(self._line(line) for line in rest.splitlines())
 
@@ -89,22 +89,22 @@ class EventLines:
 
 
 class JsonLines(EventLines):
-    """Passes each line of a stream of JSON objects on as the server-sent event that it stands for."""
+    """Converts each line of a stream of JSON objects into a server-sent event."""
 
     def _line(self, line: bytes | bytearray) -> bytes:
         if not self._begun:
             line = line.removeprefix(_BYTE_ORDER_MARK)
             is_object = line.lstrip().startswith(b"{") and line.rstrip().endswith(b"}")
-            if self.other.strip() or not is_object:  # a body in one piece, or none of this kind
+            if self.other.strip() or not is_object:  # a body that is not streamed, or of another kind
                 return super()._line(line)
         return super()._line(b"data:" + line) + super()._line(b"") if line.strip() else b""
 
 
 @dataclass
 class Arrival:
-    """The response to one call that asks for a stream.
+    """The response to one call that requests a stream.
 
-    What wraps the methods of the SDK, to trace them for instance, may wrap what they return as well; this does not
+    Code that wraps the SDK's methods, for tracing for instance, can wrap their results as well; this does not
     depend on it.
     """
 
@@ -117,7 +117,7 @@ _expected: ContextVar[Arrival | None] = ContextVar("stretto_arrival", default=No
 
 @contextmanager
 def arriving(lines: EventLines) -> Iterator[Arrival]:
-    """Expect the response to the call that is sent in this context, and read its lines in this way."""
+    """Expect the response to the call sent in this context, and read its lines with ``lines``."""
     arrival = Arrival(lines)
     before = _expected.set(arrival)
     try:
@@ -127,17 +127,17 @@ def arriving(lines: EventLines) -> Iterator[Arrival]:
 
 
 def expected() -> Arrival | None:
-    """Give what the calling task expects to arrive."""
+    """Return what the calling task expects to arrive."""
     return _expected.get()
 
 
 async def json_events(body: AsyncIterator[bytes]) -> AsyncGenerator[Any]:
-    """Give what the ``data`` of each event holds.
+    """Yield the ``data`` of each event, parsed.
 
-    Without the models that the SDK makes of each event, which take most of its time.
+    Skips the SDK's models for events, which take most of its time.
 
-    ``body`` comes in whole lines, as `EventLines` gives them. Other fields of an event say nothing that its data does
-    not say, and an event without data says nothing. Raises `json.JSONDecodeError`.
+    ``body`` comes in complete lines, as from `EventLines`. Other fields of an event add nothing to its data, and an
+    event without data says nothing. Raises `json.JSONDecodeError`.
     """
     data = b""
     async for lines in body:

@@ -1,7 +1,7 @@
-"""Response headers: which are kept, and the numbers and times in them, however a server writes them.
+"""Response headers: which are kept, and how to parse their numbers and times, however a server writes them.
 
-A server may write anything. A value that is not a finite number, or is below 0, counts as missing, and times are cut to
-a year.
+A server can write anything. A value that is not a finite number, or is below 0, counts as missing, and times are capped
+at a year.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stretto.foundation.redaction import redact
 _KEPT = re.compile(r"([a-z0-9]{1,20}-)?ratelimit-|retry-after|(x-)?request-id$|x-should-retry$")
 _LONGEST_VALUE = 200  # characters
 LONGEST_S = 366 * 86_400.0
-_UNIX_TIME = 1e9  # from here on a number is a moment, not a duration
+_UNIX_TIME = 1e9  # from here on, a number is a point in time, not a duration
 _DURATION = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -42,7 +42,7 @@ def number(value: str | None) -> float | None:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Give the wait that a server asks for, in seconds: milliseconds, seconds or a date (RFC 9110)."""
+    """Return the wait that a server asks for, in seconds: milliseconds, seconds or a date (RFC 9110)."""
     if (milliseconds := number(headers.get("retry-after-ms"))) is not None:
         return min(milliseconds / 1000, LONGEST_S)
     value = headers.get("retry-after")
@@ -57,7 +57,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def seconds_until(reset: str | None) -> float | None:
-    """Read when a limit resets: ``6m0s``, ``120ms``, seconds, or a moment in RFC 3339."""
+    """Parse when a limit resets: ``6m0s``, ``120ms``, seconds, or a timestamp in RFC 3339."""
     if not reset:
         return None
     if (seconds := number(reset)) is not None:  # some servers give Unix time

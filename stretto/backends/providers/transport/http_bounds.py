@@ -1,4 +1,4 @@
-"""Bounds on what is read of a response, below the SDKs."""
+"""Limits how much of a response is read, below the SDKs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOST_OF_AN_ERROR = 65_536  # bytes of its body that are read
 
 @cache
 def bounding(library: ModuleType) -> Callable[[Response], Awaitable[None]]:
-    """Make the hook for a client of an HTTP library that puts bounds on a response about to be read."""
-    # The library passes on only what is an instance of its own class.
+    """Create a response hook for a client of an HTTP library that limits how much of a response is read."""
+    # The library only passes on instances of its own class.
     bounded = type("Bounded", (_Bounded, library.AsyncByteStream), {})
 
     async def receive(response: Response) -> None:
@@ -41,7 +41,7 @@ def bounding(library: ModuleType) -> Callable[[Response], Awaitable[None]]:
 
 
 class _Decoded:
-    """The decompressed body: the bounds apply to its decompressed size."""
+    """The decompressed body: the limits apply to its decompressed size."""
 
     def __init__(self, library: ModuleType, source: AsyncByteStream, headers: Headers, request: Request) -> None:
         self._response: Response = library.Response(200, headers=headers, stream=source, request=request)
@@ -55,7 +55,7 @@ class _Decoded:
 
 
 class _Bounded:
-    """A body: of an event stream its lines, of anything else the beginning."""
+    """A limited body: of an event stream its lines, of anything else the beginning."""
 
     def __init__(self, source: AsyncByteStream, pieces: AsyncByteStream | _Decoded, lines: EventLines | None) -> None:
         self._source = source

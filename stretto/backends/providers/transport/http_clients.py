@@ -1,4 +1,4 @@
-"""The only place that knows which HTTP library an SDK runs on: httpx2, or httpx before it."""
+"""The only module that knows which HTTP library an SDK uses: httpx2, or its predecessor httpx."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from stretto.values.errors import missing
 
 MAX_CONNECTIONS = 512
-"""Connections of one client; the limit of calls under way must stay below it."""
+"""Connections of one client; the limit of concurrent calls must stay below it."""
 
 _KEPT_S = 55.0  # a reader's pause between two questions; servers drop idle connections after 60 s or more
 _CONNECT_S = 10.0
@@ -24,14 +24,14 @@ _READ_S = 900.0
 
 
 def async_client(sdk: ModuleType, proxy: str | None = None) -> Any:
-    """Open a connection pool for one client of an SDK, made by the HTTP library that this SDK accepts.
+    """Open a connection pool for one client of an SDK, with the HTTP library that this SDK accepts.
 
-    ``proxy``: through which all goes; the library does not look for one by itself, see `proxies`.
+    ``proxy``: used for all requests; the library does not look for one by itself, see `proxies`.
 
-    The read limit is only a last resort: silence is noticed earlier, by ``StallGuard``. Redirects
+    The read timeout is only a last resort: silence is noticed earlier, by ``StallGuard``. Redirects
     are not followed, because a key must not travel to a host the user did not name. Connections are
-    kept for longer than the usual 5 s: those of one answer's points then serve the next answer's,
-    instead of being closed and opened anew while the reader waits.
+    kept for longer than the usual 5 s, so that the connections for one answer's points serve the next
+    answer's, instead of being reopened while the reader waits.
     """
     return _client(http_library(sdk), proxy)
 
@@ -54,12 +54,12 @@ def _client(library: ModuleType, proxy: str | None, **more: Any) -> Any:
 
 
 def http_client(proxy: str | None = None, **more: Any) -> Any:
-    """Open such a pool for an API that is spoken to without an SDK; ``more``: arguments of the library's client."""
+    """Open such a pool for an API without an SDK; ``more``: arguments of the library's client."""
     return _client(_plain_library(), proxy, **more)
 
 
 def make_ready(sdk: str) -> None:
-    """Import an SDK, or a module of it, and read the certificates: a second, for a thread that may wait."""
+    """Import an SDK, or a module of it, and read the certificates. This takes a second, so call it in a thread."""
     if not sdk:
         _certificates(_plain_library())
         return
@@ -68,7 +68,7 @@ def make_ready(sdk: str) -> None:
 
 
 def _plain_library() -> ModuleType:
-    """The HTTP library that is installed. Raises `MissingDependencyError`."""
+    """Return the HTTP library that is installed. Raises `MissingDependencyError`."""
     for name in ("httpx2", "httpx"):
         if find_spec(name) is not None:
             return importlib.import_module(name)
@@ -76,9 +76,9 @@ def _plain_library() -> ModuleType:
 
 
 def http_library(sdk: ModuleType) -> ModuleType:
-    """Give the HTTP library that an SDK runs on, by the client that the SDK makes for itself.
+    """Return the HTTP library that an SDK uses, by the client that the SDK creates for itself.
 
-    The two libraries look alike and share no class: an SDK refuses a client of the other one.
+    The two libraries look alike but share no class: an SDK rejects a client of the other one.
     """
     kinds = sdk.DefaultAsyncHttpxClient.__mro__
     client = next(kind for kind in kinds if kind.__name__ == "AsyncClient")
@@ -87,23 +87,23 @@ def http_library(sdk: ModuleType) -> ModuleType:
 
 @cache
 def _certificates(library: ModuleType) -> ssl.SSLContext:
-    """Read the trusted certificates once: it takes longer than all the rest of a client."""
+    """Read the trusted certificates once: it takes longer than everything else in a client."""
     context: ssl.SSLContext = library.create_ssl_context()
     return context
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
-    """Give what the loaded HTTP libraries raise when a connection fails; LangChain models may use either."""
+    """Return what the loaded HTTP libraries raise if a connection fails; LangChain models can use either."""
     return tuple(sys.modules[name].TransportError for name in ("httpx2", "httpx") if name in sys.modules)
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether a host, which a port may follow, is this machine."""
+    """Return whether a host, with or without a port, is this machine."""
     return is_this_machine(endpoint) or is_this_machine(endpoint.rpartition(":")[0])
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host's name or address stands for the machine that it is used on."""
+    """Return whether a host name or address refers to the local machine."""
     name = host.lower().strip("[]").rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -116,17 +116,17 @@ def is_this_machine(host: str) -> bool:
 
 
 def with_query(url: str, query: Mapping[str, str]) -> str:
-    """An address with further parameters."""
+    """Return an address with additional query parameters."""
     return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}" if query else url
 
 
 def without_query(url: str) -> tuple[str, dict[str, str]]:
-    """An address up to its query, and the parameters in that, such as Azure's ``?api-version=``."""
+    """Split an address into the part before its query, and the query parameters, such as Azure's ``?api-version=``."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", "")), dict(parse_qsl(parts.query, True))
 
 
 def host_of(base_url: str) -> str:
-    """Give host and port of an address, without the user and password that it may hold."""
+    """Return host and port of an address, without any user and password."""
     parts = urlsplit(base_url)
     return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or base_url

@@ -1,4 +1,4 @@
-"""Makes the text that a server sends fit to be shown: whole characters, up to a stop text or a bound."""
+"""Makes a server's text fit to be shown: whole characters, up to a stop text or a limit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MOST_TEXT = 8 * 2**20  # characters of one generation, thinking included; no mod
 
 
 class IncomingText:
-    """Joins what was split, ends at a stop text and at a bound.
+    """Joins split characters, and ends at a stop text or a limit.
 
-    JSON can hold half of a character outside the basic plane (a surrogate): two halves in a row become the
-    character, also over two pieces; a half by itself becomes U+FFFD. Stop texts are cut here even where the provider
-    is sent them too: not every model takes them, and not every server heeds them.
+    JSON can contain half of a character outside the basic plane (a surrogate). Two consecutive halves become the
+    character, even across pieces; a lone half becomes U+FFFD. Stop texts are cut here even if the provider
+    gets them too: not every model accepts them, and not every server obeys them.
 
     Attributes:
-        ended: "stop" once a stop text was found, "length" beyond the bound.
+        ended: "stop" once a stop text was found, "length" beyond the limit.
     """
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
@@ -34,20 +34,20 @@ class IncomingText:
         return self._stops.found
 
     def push(self, text: str) -> str:
-        """Take a piece and give the text that is certain; `count` it as well."""
+        """Add a piece and return the text that is certain; `count` it as well."""
         certain, found = self._stops.push(self._mending.feed(text))
         if found:
             self.ended = "stop"
         return certain
 
     def count(self, text: str) -> None:
-        """Count what has come, thinking for instance that is not shown."""
+        """Count text that has arrived, including thinking that is not shown."""
         self._left -= len(text)
         if self._left < 0 and self.ended is None:
             self.ended = "length"
 
     def flush(self) -> str:
-        """Give what was withheld."""
+        """Return what was withheld."""
         if self.ended == "stop":
             return ""
         certain, _ = self._stops.push(self._mending.finish())

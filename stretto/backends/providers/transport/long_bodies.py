@@ -1,4 +1,4 @@
-"""Sends long conversations through an SDK whose steps for each message would hold the event loop."""
+"""Sends long conversations through an SDK whose work for each message would block the event loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _CLOSING_S = 5.0
 
 
 def around_the_sdk(parameters: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split what is sent into the SDK's arguments and what goes into the body beside them.
+    """Split a request into the SDK's arguments and what goes into the body in addition.
 
-    The SDKs walk through each message and tool by its type in Python, a millisecond for each, which would hold the
-    event loop for seconds. Few of them stay arguments, where tools that trace the SDKs look for them.
+    The SDKs process each message and tool by its type in Python, a millisecond for each, which would block the
+    event loop for seconds. A few of them stay arguments, where tools that trace the SDKs look for them.
     """
     listed = {name: value for name, value in parameters.items() if isinstance(value, list) and is_long(value)}
     arguments = {name: [] if name in listed else value for name, value in parameters.items()}
@@ -26,12 +26,12 @@ def around_the_sdk(parameters: dict[str, Any]) -> tuple[dict[str, Any], dict[str
 
 
 async def post_very_long(client: Any, path: str, body: dict[str, Any], stream_of: Any) -> Any | None:
-    """Send a body of hundreds of messages, parts or tools as JSON that a thread has written.
+    """Send a body of hundreds of messages, parts or tools as JSON that was serialised in a thread.
 
-    Even beside its arguments, an SDK copies each message and writes the JSON of all of them in one go.
+    Even outside its arguments, an SDK copies each message and serialises all of them in one go.
 
     Returns:
-        the SDK's stream; ``None`` where the body is shorter, or holds values that only the SDK can write as JSON.
+        the SDK's stream; ``None`` if the body is shorter, or contains values that only the SDK can serialise.
     """
     if not is_long(*body.values(), most=VERY_LONG):
         return None
@@ -45,9 +45,9 @@ async def post_very_long(client: Any, path: str, body: dict[str, Any], stream_of
 
 
 async def post(client: Any, path: str, body: dict[str, Any]) -> Any:
-    """Post JSON by an HTTP library's own client, and return the response, whose body is still to be read.
+    """Post JSON with an HTTP library's own client, and return the response, whose body is still to be read.
 
-    Raises the library's error for a status that is no success; its response has been read.
+    Raises the library's error for an error status; its response has been read.
     """
     content = await anyio.to_thread.run_sync(_encoded, body) if is_long(*body.values(), most=VERY_LONG) else None
     given = {"json": body} if content is None else {"content": content, "headers": {"content-type": "application/json"}}
@@ -63,7 +63,7 @@ async def post(client: Any, path: str, body: dict[str, Any]) -> Any:
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes | None:
-    # Entry by entry: the encoder of Python's library lets no other thread run until it is done.
+    # Entry by entry: the encoder of the standard library lets no other thread run until it is done.
     try:
         fields = (
             f"{_json(name)}:[{','.join(map(_json, value))}]"

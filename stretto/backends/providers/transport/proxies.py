@@ -1,6 +1,6 @@
-"""Which proxy leads to an address, by the environment and the settings of the system.
+"""Which proxy to use for an address, by the environment and the system settings.
 
-None leads to this machine. Proxies and exceptions are those that programs such as curl obey: ``HTTP_PROXY``,
+None is used for this machine. Proxies and exceptions are those that programs such as curl obey: ``HTTP_PROXY``,
 ``HTTPS_PROXY``, ``ALL_PROXY``, and ``NO_PROXY`` with names, addresses, networks (``10.0.0.0/8``) and ports.
 """
 
@@ -23,14 +23,14 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy: its address, and as ``name``, to be shown, the same without user and password."""
+    """A proxy: its address, and as ``name`` the same without user and password, to be shown."""
 
     url: str
     name: str
 
 
 def proxy_to(url: str) -> Proxy | None:
-    """Give the proxy on the way to an address; ``None``: there is none.
+    """Return the proxy for an address; ``None`` if there is none.
 
     Raises `SettingsError` for one that cannot be used, `MissingDependencyError` for SOCKS without socksio.
     """
@@ -68,7 +68,7 @@ def _variable(kind: str) -> str:
 
 
 def _is_left_out(host: str, port: int | None, listed: str) -> bool:
-    """Whether ``NO_PROXY`` names a host: itself, a domain around it, its network, or all."""
+    """Return whether ``NO_PROXY`` names a host: itself, a domain above it, its network, or all."""
     return any(_names(entry, host, port) for entry in re.split(r"[\s,]+", listed.lower()) if entry)
 
 

@@ -1,4 +1,4 @@
-"""Reads how long a server asks to wait, where it says so in the body of an error: in a field, or in words."""
+"""Reads how long a server asks to wait, from a field or the message of an error body."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stretto.backends.providers.transport.headers import LONGEST_S, number
 
 _DEEPEST = 10
 _FIELDS = {
-    "retrydelay": 1.0,  # of Google's RetryInfo
+    "retrydelay": 1.0,  # in Google's RetryInfo
     "retryafter": 1.0,
     "retryafters": 1.0,
     "retryafterseconds": 1.0,
@@ -39,11 +39,11 @@ _TOLD = re.compile(
     rf"(?P<wait>{_PART}(?:(?:\s|,|and){{0,6}}{_PART}){{0,3}}|(?(field)\d{{1,9}}(?:\.\d{{1,9}})?(?![\d.:-]*\d|\s*\w)|(?!)))",
     re.IGNORECASE,
 )
-"""A wait in words. A number without a unit counts behind ``retry after`` only."""
+"""A wait in words. A number without a unit only counts after ``retry after``."""
 
 
 def told_wait_s(body: Any, said: str) -> float | None:
-    """Give the wait that the body of an error asks for, in seconds; ``said``: its words."""
+    """Return the wait that the body of an error asks for, in seconds; ``said``: its message."""
     told = next(_in_fields(body, _DEEPEST), None)
     if told is None and (found := _TOLD.search(said)):
         told = _seconds(found["wait"], 1.0)
@@ -69,7 +69,7 @@ def _in_fields(body: Any, deepest: int) -> Iterator[float]:
 
 
 def _seconds(value: Any, unit: float) -> float | None:
-    """Read a duration: a number, ``1m30s``, ``5 seconds``, or Google's ``{"seconds": 5, "nanos": 0}``."""
+    """Parse a duration: a number, ``1m30s``, ``5 seconds``, or Google's ``{"seconds": 5, "nanos": 0}``."""
     if isinstance(value, Mapping):
         whole, nanos = (number(str(value.get(name, 0))) for name in ("seconds", "nanos"))
         return None if whole is None or nanos is None or not (whole or nanos) else whole + nanos / 1e9
