@@ -1,4 +1,4 @@
-"""A circuit breaker: it stops calls to an endpoint that fails again and again."""
+"""A circuit breaker: it stops calls to an endpoint that keeps failing."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from stretto.values.errors import (
 from stretto.values.request import GenerationOptions
 
 _MOST_BLAMED = 50
-_LOOK_AGAIN_S = 0.25  # at a trial of another replica
+_LOOK_AGAIN_S = 0.25  # during a trial by another replica
 _FAULTS = (ServerFailedError, ConnectionFailedError, StreamBrokenError, StalledError)
 
 
 class Circuit:
-    """What is known of the health of one endpoint; the backends that call it share one.
+    """The health of one endpoint, shared by the backends that call it.
 
     Args:
-        faults: how many in a row open it.
-        over_s: seconds that must lie between the first and the last of them.
-        rest_s: seconds until a call may try; also the longest wait for the outcome of that call.
+        faults: consecutive faults that open it.
+        over_s: minimum seconds between the first and the last of them.
+        rest_s: seconds until a trial call is allowed; also the longest wait for the outcome of that call.
         clock: seconds, monotonic.
     """
 
@@ -54,9 +54,9 @@ class Circuit:
         self._clock = clock
         self._since_s = 0.0
         self._opened_s: float | None = None
-        self._blamed: set[Caller | None] = set()  # for whom the calls were made that failed
+        self._blamed: set[Caller | None] = set()  # what the failed calls were made for
         self._excepted = False
-        self._requests_only = True  # every fault in a row may follow its request
+        self._requests_only = True  # every consecutive fault could be caused by its request
         self._tried = 0
         self.suspects = Suspects(clock)
         self.rest_s = rest_s
@@ -65,7 +65,7 @@ class Circuit:
         self.trial: Trial | None = None
 
     def admit(self, prompt: ModelRequest | None = None) -> tuple[Trial | None, float | None]:
-        """Ask for a call: the trial that it is, if it is one; and if it may not pass, the seconds until one may."""
+        """Request a call. Returns its trial, if it is one, and if it is refused, the seconds until one is allowed."""
         if self._opened_s is None:
             return None, None
         left_s = max(0.0, self._opened_s + self.rest_s - self._clock())
@@ -75,13 +75,13 @@ class Circuit:
         return self.trial, None
 
     def end(self, trial: Trial) -> None:
-        """The call that tried has ended, however it did; it may have been cancelled."""
+        """End a trial call, whatever its outcome; it might have been cancelled."""
         trial.end()
         if self.trial is trial:
             self.trial = None
 
     def observe(self, chunk: Chunk) -> None:
-        """Close when the endpoint answers; forget its faults once an answer is whole."""
+        """Close when the endpoint answers; forget its faults once an answer is complete."""
         if chunk.is_progress:
             self._opened_s = None
             if self.trial is not None:
@@ -96,9 +96,9 @@ class Circuit:
     def count(self, error: BackendError, trial: Trial | None, prompt: ModelRequest | None = None) -> bool:
         """Count an error if it is the endpoint's fault, and return whether it is.
 
-        What would come again at once (a first text that is late, a port where nobody listens) is no fault to wait out,
-        and a server that loads its model is waited for.
-        An error that follows its request is marked as one that will not pass.
+        An error that would recur at once (a late first text, a port where nobody listens) is not a fault that time
+        heals, and a server that is loading its model is waited for. An error caused by its request is marked as not
+        transient.
         """
         if not (isinstance(error, _FAULTS) and error.transient) or is_loading(error):
             return False
@@ -126,10 +126,10 @@ class Circuit:
         return True
 
     def _is_exception(self, prompt: ModelRequest | None) -> bool:
-        """Whether this call may try at once: the faults may be those of other requests.
+        """Return whether this call can be tried immediately, because the faults might be those of other requests.
 
-        One prompt may be what makes a server fail. An outline that fails for good must not prevent the direct answer,
-        nor the requests of one client those of another.
+        A single prompt can make a server fail. An outline that keeps failing must not prevent the direct answer, nor
+        one client's requests those of another.
         """
         if self._requests_only and prompt is not None and self._tried < MOST_TRIALS:
             if fingerprint(prompt) in self.suspects:
@@ -144,20 +144,20 @@ class Circuit:
 
 
 class Breaker(Wrapper):
-    """Refuses calls for a while after several faults in a row, then lets one call try; the others wait for its outcome.
+    """Refuses calls for a while after consecutive faults, then lets one trial call pass; others wait for its outcome.
 
-    The faults must spread over some time as well: many branches fail together in one short
-    disturbance, which the retries outlast.
+    The faults must spread over some time as well: many branches fail together in a short disruption,
+    which the retries outlast.
 
-    Only failures of the endpoint itself count: not a refused key, a bad request or a rate limit, nor
-    a cancelled call. (Of the libraries, purgatory counts a cancelled call as a failure unless told
-    otherwise, keeps wall-clock time, and lets every waiting call through at once when it half opens.)
+    Only failures of the endpoint itself count: not a rejected key, a bad request or a rate limit, nor
+    a cancelled call. (Among libraries, purgatory by default counts a cancelled call as a failure,
+    uses wall-clock time, and lets every waiting call through at once when it half opens.)
     Source: Nygard, "Release It!".
 
     Args:
-        backend: what to call.
+        backend: the backend to call.
         circuit: the health of its endpoint, shared with the other models there.
-        shared: the same as all replicas have met it, kept in a store.
+        shared: the same as seen by all replicas, kept in a store.
     """
 
     def __init__(self, backend: Backend, circuit: Circuit | None = None, shared: SharedHealth | None = None) -> None:
@@ -204,7 +204,7 @@ class Breaker(Wrapper):
             await circuit.trial.wait(patience_s)
 
     async def _admitted_by_all(self, prompt: ModelRequest) -> _Seen:
-        """The same by what all replicas have met."""
+        """Request a call from what all replicas have seen."""
         if self._shared is None:
             return _Seen()
         token = secrets.token_hex(8)
@@ -216,7 +216,7 @@ class Breaker(Wrapper):
         while True:
             try:
                 standing = await self._shared.admit(token, answer, fresh=fresh)
-            except BaseException:  # cancelled: the store may already take this call for the one that tries
+            except BaseException:  # cancelled: the store might already take this call for the trial
                 with anyio.CancelScope(shield=True):
                     await self._shared.tell("end", token=token)
                 raise
@@ -239,7 +239,7 @@ class Breaker(Wrapper):
 
 
 class _Seen:
-    """What the replicas are told of one call; nothing without a store."""
+    """Reports one call to the replicas; does nothing without a store."""
 
     def __init__(
         self, shared: SharedHealth | None = None, token: str = "", answer: int | None = None, faults: int = 0
@@ -250,7 +250,7 @@ class _Seen:
         self._faults = faults
 
     async def observe(self, chunk: Chunk) -> None:
-        """Tell that the endpoint answers, if that is news."""
+        """Report that the endpoint answers, if that is news."""
         if self._shared is None:
             return
         if chunk.finish_reason and self._faults:
@@ -261,7 +261,7 @@ class _Seen:
             self._token = ""
 
     async def count(self, error: BackendError) -> None:
-        """Tell of a fault of the endpoint, which the circuit here has counted."""
+        """Report a fault of the endpoint, which the local circuit has counted."""
         if self._shared is not None:
             token, self._token = self._token, ""
             failure = _what_failed(error)
@@ -269,14 +269,14 @@ class _Seen:
             await self._shared.tell("fault", token=token, answer=self._answer, failure=failure, follows=follows)
 
     async def end(self) -> None:
-        """Let another call try, if this one did and has told nothing."""
+        """Allow another trial call, if this one was a trial and has reported nothing."""
         if self._shared is not None and self._token:
             with anyio.CancelScope(shield=True):
                 await self._shared.tell("end", token=self._token)
 
 
 def _what_failed(error: BackendError | None) -> str:
-    """What went wrong, in no words of the server's: they may quote somebody else's request."""
+    """Return what failed, without the server's words: they can quote somebody else's request."""
     if error is None or error.status is None:
         return _IN_WORDS.get(type(error), "an error")
     return f"HTTP {error.status}"

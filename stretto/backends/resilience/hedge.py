@@ -24,16 +24,16 @@ _ENOUGH = 20
 
 
 class Hedge(Wrapper):
-    """Repeats a call whose first text is later than usual, before it arrives, within a budget.
+    """Repeats a call whose first text takes longer than usual, before it arrives, within a budget.
 
-    The wait is the 95th percentile of the times to first text seen so far, and nothing is hedged
+    The wait is the 95th percentile of the times to first text so far, and nothing is hedged
     until there are twenty; the loser is cancelled and counted. Source: Dean and Barroso, "The Tail
     at Scale", Communications of the ACM 56(2), 2013.
 
     Args:
-        backend: what to call.
-        after_s: wait this long instead, in seconds.
-        share: extra calls at most, as a share of all calls.
+        backend: the backend to call.
+        after_s: wait this many seconds instead.
+        share: the most extra calls, as a share of all calls.
     """
 
     def __init__(self, backend: Backend, *, after_s: float | None = None, share: float = 0.05) -> None:
@@ -46,7 +46,7 @@ class Hedge(Wrapper):
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
-        """Start a generation; returns with its first text at hand."""
+        """Start a generation; enters the context with its first text available."""
         self._calls += 1
         async with stream_tasks() as tasks:
             race = _Race(self.inner, prompt, options, tasks)
@@ -56,7 +56,7 @@ class Hedge(Wrapper):
                 race.stop_all_but(None)
 
     def _patience_s(self) -> float | None:
-        """Give the wait before a second call; ``None``: there is to be none."""
+        """Return the wait before a second call; ``None`` if there should be none."""
         if self._hedges + 1 > self._share * self._calls:
             return None
         if self._after_s is not None:
@@ -76,7 +76,7 @@ class Hedge(Wrapper):
             race.send()
         await race.decided.wait()
         race.stop_all_but(race.winner)
-        # What a slow call would have needed is not known once it lost; its wait so far stands for it.
+        # How long a slow call would have taken is unknown once it has lost; its wait so far is used instead.
         self._times.append(anyio.current_time() - began_s)
         return race.result()
 
@@ -106,7 +106,7 @@ class _Race:
                 call_task.stop()
 
     def result(self) -> AsyncIterator[Chunk]:
-        """The winner's chunks. Raises the first failure if nobody won."""
+        """Return the winner's chunks. Raises the first failure if nobody won."""
         # A cancelled call reports nothing, but its prompt is billed.
         more = len(self._call_tasks) - 1
         losers = Usage(prompt_tokens=more * estimate_tokens(self._call[1]), calls=more, hedges=more)

@@ -1,4 +1,4 @@
-"""Holds calls back: limits how many run at a time, and keeps within the rate limits."""
+"""Delays calls: limits how many run at a time, and stays within the rate limits."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from stretto.values.request import GenerationOptions
 
 
 class RateLimiter(Wrapper):
-    """Bounds the calls under way and keeps within the rate limits that the server reports.
+    """Limits concurrent calls and stays within the rate limits that the server reports.
 
-    A call that the limits do not admit waits until enough has been refilled, calls on their way
-    included; if that would pass the deadline of the calling task, or be longer than
-    ``longest_pause_s``, or another model goes on sooner, `RateLimitedError` is raised at once. No report
-    stops calls for good: see `RateLimits`.
+    A call that the limits do not admit waits until enough has been refilled, taking running calls into
+    account. If that would exceed the deadline of the calling task or ``longest_pause_s``, or another
+    model can take over sooner, `RateLimitedError` is raised immediately. No report stops calls for
+    good: see `RateLimits`.
 
     Args:
-        backend: what to call.
-        concurrent_calls: calls under way at a time; less than the connections of the client.
+        backend: the backend to call.
+        concurrent_calls: calls that run at a time; less than the connections of the client.
         longest_pause_s: the longest wait for the limits, in seconds.
-        limits: what the server says is left for this model, shared with the other backends that call it.
+        limits: the limits that the server reports for this model, shared with the other backends that call it.
         shared: the same for all replicas, kept in a store.
     """
 
@@ -57,14 +57,14 @@ class RateLimiter(Wrapper):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend inside can do, with no more slots than there may be calls."""
+        """The capabilities of the wrapped backend, with no more slots than calls allowed here."""
         inner = self.inner.capabilities
-        if inner.concurrent_calls <= self._max:  # asked for several times a call
+        if inner.concurrent_calls <= self._max:  # read several times for each call
             return inner
         return replace(inner, concurrent_calls=self._max)
 
     def load_now(self) -> Load:
-        """Calls under way and waiting here, what the rate limits leave, and what a refusal said of the load."""
+        """Return running and waiting calls, what is left of the rate limits, and what a refusal says about the load."""
         calls = waiting = 0
         for limiter in self._limiters.values():
             calls += limiter.borrowed_tokens
@@ -74,11 +74,11 @@ class RateLimiter(Wrapper):
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
-        """Start one generation when there is room for it."""
+        """Start one generation once there is room for it."""
         borrower = object()  # not the task: a hedged call is begun in one task and ended in another
         limiter = self._limiters.setdefault(asyncio.get_running_loop(), anyio.CapacityLimiter(self._max))
         await checkpoint_if_cancelled()
-        try:  # waiting for room that is there lets all other tasks run first
+        try:  # waiting would let all other tasks run first, even if there is room
             limiter.acquire_on_behalf_of_nowait(borrower)
         except anyio.WouldBlock:
             await limiter.acquire_on_behalf_of(borrower)
@@ -96,7 +96,7 @@ class RateLimiter(Wrapper):
         while True:
             wait_s = self.limits.wait_s(cost)
             if wait_s <= 0:
-                # Counted here before the store is asked: meanwhile, other tasks look at the same limits.
+                # Count it here before asking the store: meanwhile, other tasks check the same limits.
                 sent = _Sent(
                     PendingCall(self.limits, cost), self.limits, self._shared, lambda: int(limiter.borrowed_tokens)
                 )
@@ -115,7 +115,7 @@ class RateLimiter(Wrapper):
 
 
 class _Sent:
-    """A call that was counted here, and what the replicas are told of it."""
+    """A call that was counted locally, and its reports to the replicas."""
 
     def __init__(
         self, call: PendingCall, limits: RateLimits, shared: SharedLimits | None, under_way: Callable[[], int]
@@ -126,7 +126,7 @@ class _Sent:
         self._shared = shared
 
     async def wait_s(self, cost: Mapping[str, int]) -> float:
-        """Seconds until the limits of all replicas may admit it; 0: they do. Until then it is counted no more."""
+        """Return the seconds until all replicas' limits might admit it; 0: now. Otherwise it is no longer counted."""
         if self._shared is None:
             return 0.0
         room = Room(math.inf)
@@ -136,17 +136,17 @@ class _Sent:
             if room.wait_s > 0:
                 self._call.take_back()
         if room.held_s > 0 and not self._limits.held_s:
-            self._limits.hold(room.held_s)  # so that the calls here go out one after the other when it is over
+            self._limits.hold(room.held_s)  # so that afterwards the calls here go out one after the other
         return room.wait_s
 
     async def read(self, chunk: Chunk) -> None:
-        """Take in the headers of its response."""
+        """Process the headers of its response."""
         self._call.read(chunk)
         if self._shared is not None and chunk.headers and (reported := reports(chunk.headers)):
             await self._shared.tell(News(self._limits.flying, reported=reported))
 
     async def fail(self, error: BackendError) -> None:
-        """Take in what an error says of the limits."""
+        """Process what an error says about the limits."""
         returned = self._call.cost if self._call.never_arrived(error) else {}
         self._call.fail(error)
         if isinstance(error, RateLimitedError):
@@ -158,10 +158,10 @@ class _Sent:
             await self._shared.tell(news)
 
     async def settle(self) -> None:
-        """Count it no longer: it is reported, or has ended."""
+        """Stop counting it: a report includes it, or it has ended."""
         unheard = self._call.is_open
         self._call.settle()
-        if self._shared is not None and unheard and self._limits.left():  # it was cancelled, and the others count it
+        if self._shared is not None and unheard and self._limits.left():  # cancelled, but still counted elsewhere
             with anyio.CancelScope(shield=True):
                 await self._shared.tell(News(self._limits.flying))
 

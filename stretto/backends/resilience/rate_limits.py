@@ -1,4 +1,4 @@
-"""What a server says is left of its rate limits, and when the next call may be sent."""
+"""What is left of a server's rate limits, and when the next call can be sent."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from stretto.backends.resilience.waiting import Trial
 from stretto.values.errors import BackendError, ConnectionFailedError, RateLimitedError
 
 BELIEVED_S = 120.0
-"""For how long a report can hold calls back; then one call finds out whether it still holds."""
+"""How long a report can delay calls, in seconds; then one call tests whether it is still true."""
 
 _HEADER = re.compile(
-    r"[a-z0-9]{1,20}-ratelimit-(?:(?P<field>limit|remaining|reset)-(?P<kind>requests|tokens)|"  # as OpenAI writes it
-    r"(?P<kind2>requests|tokens|input-tokens|output-tokens)-(?P<field2>limit|remaining|reset))$"  # as Anthropic does
+    r"[a-z0-9]{1,20}-ratelimit-(?:(?P<field>limit|remaining|reset)-(?P<kind>requests|tokens)|"  # OpenAI's format
+    r"(?P<kind2>requests|tokens|input-tokens|output-tokens)-(?P<field2>limit|remaining|reset))$"  # Anthropic's
 )
 _LONGEST_GAP_S = 0.25
 _LONGEST_SPACING_S = 30.0
-_DOUBLED_S = 5.0  # the pace doubles in this time, so that it soon ends where the server took more all along
+_DOUBLED_S = 5.0  # the rate doubles in this time, so pacing soon ends if the server has more capacity
 REFUSED_S = 30.0
-"""For how long a refusal says how many calls at a time are too many."""
+"""How long a refusal determines how many concurrent calls are too many, in seconds."""
 
-_LOOK_AGAIN_S = 1.0  # at a trial that others wait for
+_LOOK_AGAIN_S = 1.0  # during a trial that others wait for
 _REMEMBERED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a server says about one limit: what is left, its size, and the seconds until it is full again."""
+    """A server's report on one limit: what is left, its size, and the seconds until it is full again."""
 
     remaining: float
     size: float | None
@@ -43,7 +43,7 @@ class Report:
 
 
 def reports(headers: Mapping[str, str]) -> dict[str, Report]:
-    """The limits that response headers report, by kind."""
+    """Parse the limits in response headers, by kind."""
     fields: dict[str, dict[str, str]] = {}
     for name, value in headers.items():
         if found := _HEADER.match(name):
@@ -78,7 +78,7 @@ class _Bucket:
         return cls(remaining, now_s, size if rate else None, rate, now_s + window_s, now_s + BELIEVED_S)
 
     def wait_s(self, cost: float, now_s: float) -> float:
-        """Give the seconds until this much is there; more than there can be, once it is full."""
+        """Return the seconds until this much is available; if it exceeds the size, until it is full."""
         self._refill(now_s)
         needed = cost if self.size is None else min(cost, self.size)
         if needed <= self.level:
@@ -86,12 +86,12 @@ class _Bucket:
         return min((needed - self.level) / self.rate, LONGEST_S) if self.rate else self.full_s - now_s
 
     def left(self, now_s: float) -> float:
-        """Give what is there; infinity once it is full and its size is not known."""
+        """Return what is available; infinity once it is full and its size is not known."""
         self._refill(now_s)
         return max(0.0, self.level)
 
     def take(self, cost: float, now_s: float) -> None:
-        """Count a call that is sent."""
+        """Count a call that is being sent."""
         self._refill(now_s)
         self.level -= cost
 
@@ -104,17 +104,17 @@ class _Bucket:
 
 
 class RateLimits:
-    """When calls to one model may be sent, by what its server reports and asks for.
+    """When calls to one model can be sent, by what its server reports and asks for.
 
-    Reports are believed for two minutes at most: then one call is let through, and the others wait for its
+    Reports are trusted for at most two minutes: then one call is let through, and the others wait for its
     outcome. After a pause, calls go out one after the other, at first as fast as the server accepted them before it.
 
     Args:
         clock: seconds, monotonic.
 
     Attributes:
-        waiting: calls that wait for them.
-        trial: the call that tries whether an old report still holds.
+        waiting: calls that are waiting for the limits.
+        trial: the call that tests whether an old report is still true.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -130,7 +130,7 @@ class RateLimits:
         self.trial: Trial | None = None
 
     def wait_s(self, cost: Mapping[str, int]) -> float:
-        """Give the seconds until a call of this cost may be sent; 0: now."""
+        """Return the seconds until a call of this cost can be sent; 0: now."""
         now_s = self._clock()
         believed, doubted = self._waits_s(cost, now_s)
         if believed > 0:
@@ -141,16 +141,16 @@ class RateLimits:
 
     @property
     def flying(self) -> dict[str, int]:
-        """What calls took that were sent and that no report includes yet."""
+        """The cost of calls that were sent but are not included in any report yet."""
         return {kind: amount for kind, amount in self._unreported.items() if amount}
 
     @property
     def held_s(self) -> float:
-        """Seconds for which the server wants no call."""
+        """Seconds for which the server wants no calls."""
         return max(0.0, self._held_until_s - self._clock())
 
     def left(self) -> dict[str, float]:
-        """Give what each limit leaves now, as far as reports are believed."""
+        """Return what is left of each limit now, according to reports that are still trusted."""
         now_s = self._clock()
         return {kind: bucket.left(now_s) for kind, bucket in self._buckets.items() if bucket.believed_s > now_s}
 
@@ -163,7 +163,7 @@ class RateLimits:
             self.waiting -= 1
 
     def send(self, cost: Mapping[str, int]) -> Trial | None:
-        """Count a call that no report includes yet; it may be the one that tries whether old reports still hold."""
+        """Count a call that no report includes yet. Returns a trial if it tests whether old reports are still true."""
         now_s = self._clock()
         _, doubted = self._waits_s(cost, now_s)
         trial = Trial() if doubted > 0 and self.trial is None else None
@@ -179,22 +179,22 @@ class RateLimits:
         return trial
 
     def give_back(self, cost: Mapping[str, int]) -> None:
-        """A call did not reach the server."""
+        """Undo the count of a call that did not reach the server."""
         for kind, bucket in self._buckets.items():
             bucket.level += cost.get(kind, 0)
 
     def settle(self, cost: Mapping[str, int]) -> None:
-        """Stop counting it."""
+        """Stop counting a call."""
         self._unreported.subtract(cost)
 
     def end(self, trial: Trial) -> None:
-        """The call that tried has ended, or its outcome is known."""
+        """End a trial: the call has ended, or its outcome is known."""
         trial.end()
         if self.trial is trial:
             self.trial = None
 
     def accept(self) -> None:
-        """A call was accepted: reports that are too old to be believed no longer hold."""
+        """Discard reports that are too old to be trusted, because a call was accepted."""
         now_s = self._clock()
         self._accepted.append(now_s)
         self._buckets = {kind: bucket for kind, bucket in self._buckets.items() if bucket.believed_s > now_s}
@@ -202,38 +202,38 @@ class RateLimits:
             self._held_until_s = -math.inf
 
     def hold(self, seconds: float) -> None:
-        """Let no call pass for this many seconds: the server asked for it."""
+        """Let no call pass for this many seconds, as the server asked."""
         now_s = self._clock()
         if now_s + seconds >= self._held_until_s or self._hold_believed_s <= now_s:
             self._held_until_s, self._hold_believed_s = now_s + seconds, now_s + BELIEVED_S
         self._space(seconds)
 
     def refuse(self, calls: int) -> None:
-        """The server refused a call as one too many, while so many were under way with it."""
+        """Record that the server refused a call as one too many, while so many were running."""
         self._refused.append((self._clock(), calls))
 
     def refusals(self) -> tuple[int, int | None]:
-        """How many calls were refused lately, and half of the calls that were under way then: that many may be."""
+        """Return how many calls were refused recently, and half of the calls that ran then, which is the new limit."""
         oldest = self._clock() - REFUSED_S
         while self._refused and self._refused[0][0] < oldest:
             self._refused.popleft()
         return len(self._refused), min((max(1, calls // 2) for _, calls in self._refused), default=None)
 
     def read(self, headers: Mapping[str, str]) -> None:
-        """Take in the limits that response headers report."""
+        """Process the limits in response headers."""
         now_s = self._clock()
         for kind, report in reports(headers).items():
             bucket = _Bucket.reported(report, now_s)
             bucket.level -= self._unreported[kind]
             self._buckets[kind] = bucket
             if kind == "requests" and report.remaining >= 1:
-                self._next_s = self._spaced_until_s = -math.inf  # the report says how many may go at once
+                self._next_s = self._spaced_until_s = -math.inf  # the report says how many can go at once
                 self._gap_s = 0.0
             elif bucket.rate is None and report.remaining < 1:
                 self._space(report.window_s)
 
     def _waits_s(self, cost: Mapping[str, int], now_s: float) -> tuple[float, float]:
-        """Give the seconds to wait by what is believed, and by what is not believed any more."""
+        """Return the seconds to wait according to trusted reports, and according to those no longer trusted."""
         waits = [(self._held_until_s - now_s, self._hold_believed_s)]
         waits += [
             (bucket.wait_s(cost.get(kind, 0), now_s), bucket.believed_s) for kind, bucket in self._buckets.items()
@@ -243,7 +243,7 @@ class RateLimits:
         return max(0.0, believed), max(0.0, doubted)
 
     def _space(self, pause_s: float) -> None:
-        """Let calls after a pause go out as far apart as those that were accepted before it."""
+        """After a pause, space calls as far apart as those accepted before it."""
         now_s = self._clock()
         pause_s = min(pause_s, BELIEVED_S)
         accepted = sum(at_s > now_s - pause_s for at_s in self._accepted)
@@ -255,8 +255,8 @@ class PendingCall:
     """One call's share of the limits, from its sending until a report includes it.
 
     Attributes:
-        cost: what it takes, by kind of limit.
-        is_open: nothing has been heard of it yet.
+        cost: what it takes from each kind of limit.
+        is_open: whether no response to it has arrived yet.
     """
 
     def __init__(self, limits: RateLimits, cost: Mapping[str, int]) -> None:
@@ -266,7 +266,7 @@ class PendingCall:
         self._trial = limits.send(cost)
 
     def read(self, chunk: Chunk) -> None:
-        """Take in the headers of its response."""
+        """Process the headers of its response."""
         if self.is_open:
             self._limits.accept()
             self.settle()
@@ -274,7 +274,7 @@ class PendingCall:
             self._limits.read(chunk.headers)
 
     def fail(self, error: BackendError) -> None:
-        """Take in the headers of an error, and the wait that it asks of everybody."""
+        """Process the headers of an error, and the wait that it asks of all calls."""
         if self.never_arrived(error):
             self._limits.give_back(self.cost)
         self._report()
@@ -284,16 +284,16 @@ class PendingCall:
         self.settle()
 
     def never_arrived(self, error: BackendError) -> bool:
-        """Whether an error says that the call did not reach the server."""
+        """Return whether an error means that the call did not reach the server."""
         return self.is_open and isinstance(error, ConnectionFailedError)
 
     def take_back(self) -> None:
-        """It is not sent after all."""
+        """Undo its count because it is not sent after all."""
         self._limits.give_back(self.cost)
         self.settle()
 
     def settle(self) -> None:
-        """Count it no longer: it is reported, or has ended."""
+        """Stop counting it: a report includes it, or it has ended."""
         self._report()
         if self._trial is not None:
             self._limits.end(self._trial)
@@ -306,6 +306,6 @@ class PendingCall:
 
 
 def asked_to_wait_s(error: BackendError) -> float:
-    """For how long an error asks everybody to send nothing, in seconds."""
+    """Return for how many seconds an error asks all calls to wait."""
     asked = error.retry_after_s if isinstance(error, RateLimitedError) and error.transient else None
     return asked or 0.0

@@ -1,4 +1,4 @@
-"""Keeps in Redis what replicas share of rate limits and breakers."""
+"""Keeps the shared state of rate limits and breakers in Redis."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SCRIPTS = Path(__file__).parent / "scripts"
-_FORGOTTEN_S = 3600  # what nobody has used for so long
+_FORGOTTEN_S = 3600  # expiry of unused keys
 _CONNECTIONS = 16  # a script takes a fraction of a millisecond
 
 
 class RedisStore:
     """Rate limits and breakers for all replicas that use the same Redis server, database and prefix.
 
-    Every change is one Lua script, so it is atomic, and times are those of the server's clock. While Redis cannot be
-    reached, each replica goes on by what it knows itself: one warning is logged, every ``again_s`` seconds one call
-    looks whether it is back, and what replicas learn from then on is shared again. Rate limits belong to an account, so
+    Every change is one Lua script, so it is atomic, and all times are from the server's clock. While Redis is
+    unreachable, each replica relies on its own state: one warning is logged, every ``again_s`` seconds one call checks
+    whether Redis is back, and from then on what replicas learn is shared again. Rate limits belong to an account, so
     programs with different keys of a provider need different prefixes or databases.
 
     Args:
-        url: ``redis://HOST:PORT/DATABASE``, ``rediss://`` with TLS or ``unix://PATH``; it may hold a name and password.
-        prefix: what all keys begin with. They expire an hour after their last use.
-        timeout_s: how long an answer of Redis may take.
-        again_s: how long Redis is left alone after it did not answer.
+        url: ``redis://HOST:PORT/DATABASE``, ``rediss://`` with TLS or ``unix://PATH``; can contain a name and password.
+        prefix: the prefix of all keys. They expire an hour after their last use.
+        timeout_s: how long a response of Redis can take.
+        again_s: how long Redis is left alone after it did not respond.
         clock: seconds, instead of the server's clock; the same for all replicas.
 
     Raises `SettingsError` for an invalid address, `MissingDependencyError` without the package redis.
@@ -65,7 +65,7 @@ class RedisStore:
             raise missing("Sharing limits through Redis", str(error.name), "redis") from None
         try:
             found = parse_url(url)
-        except ValueError:  # its message and the value may hold a password
+        except ValueError:  # its message and the value can contain a password
             raise SettingsError(
                 "What was given for sharing limits is no address of a Redis server. It is not shown, as it may hold a "
                 "password. Give redis://HOST:PORT/DATABASE, rediss://... or unix://PATH."
@@ -93,20 +93,20 @@ class RedisStore:
         return await self._asked(lambda client: client.ping()) is not None
 
     def limits(self, model: tuple[str, ...]) -> SharedLimits:
-        """The rate limits of the model with this provider, address and name."""
+        """Return the rate limits of the model with this provider, address and name."""
         return _Limits(self, self._key("limits", model))
 
     def health(self, endpoint: tuple[str, ...], *, faults: int, over_s: float, rest_s: float) -> SharedHealth:
-        """The health of the endpoint with this provider and address."""
+        """Return the health of the endpoint with this provider and address."""
         return _Health(self, self._key("health", endpoint), faults=faults, over_s=over_s, rest_s=rest_s)
 
     async def spend(self, name: str, a_minute: float, *, needed: float, taken: float) -> float | None:
-        """Take from an allowance that grows by ``a_minute`` each minute, if enough is there."""
+        """Take from an allowance that grows by ``a_minute`` each minute, if enough is available."""
         reply = await self.run("allowance_spend", self._key("allowance", (name,)), a_minute, needed, taken)
         return None if reply is None else float(reply)
 
     async def hold(self, name: str, token: str, *, most: int, for_s: float) -> bool | None:
-        """Hold one of ``most`` places for this long, or go on holding it; 0 seconds: give it back."""
+        """Take one of ``most`` places for this long, or extend the lease; 0 seconds: give it back."""
         reply = await self.run("place_hold", self._key("places", (name,)), token, most, for_s)
         return None if reply is None else bool(int(reply))
 
@@ -117,7 +117,7 @@ class RedisStore:
             await client.aclose()
 
     async def run(self, script: str, key: str, *arguments: str | float) -> Any:
-        """What a script gives; ``None`` while Redis cannot be reached."""
+        """Return a script's result; ``None`` while Redis is unreachable."""
         now = "" if self._clock is None else repr(self._clock())
         given = [now, *map(str, arguments)]
         return await self._asked(lambda client: client.register_script(_script(script))(keys=[key], args=given))
@@ -129,7 +129,7 @@ class RedisStore:
         if now_s < self._away_until_s:
             return None
         if self._is_away:
-            self._away_until_s = now_s + self._timeout_s  # this call looks whether it is back; the others go on
+            self._away_until_s = now_s + self._timeout_s  # this call checks whether it is back; others go on without
         try:
             with anyio.fail_after(self._timeout_s):
                 reply = await ask(self._client())
@@ -162,13 +162,13 @@ class RedisStore:
                 decode_responses=True,
                 max_connections=_CONNECTIONS,
                 timeout=self._timeout_s,
-                retry=Retry(NoBackoff(), 1),  # a kept connection may have been closed by the server
+                retry=Retry(NoBackoff(), 1),  # the server might have closed an idle connection
             )
             client = self._clients[loop] = Redis.from_pool(pool)
         return client
 
     def _key(self, kind: str, parts: tuple[str, ...]) -> str:
-        # An address may hold a password, so it is not part of the keys, which can be listed.
+        # An address can contain a password, so it is not part of the keys, which can be listed.
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
         return f"{self._prefix}:{kind}:{digest}"
 
@@ -184,7 +184,7 @@ class _Limits:
         return Room() if reply is None else Room(min(float(reply[0]), LONGEST_S), float(reply[1]))
 
     async def tell(self, news: News) -> None:
-        """Take in what a call has shown."""
+        """Record what a call has shown."""
         reported = {
             kind: {"remaining": report.remaining, "size": report.size or 0, "window": report.window_s}
             for kind, report in news.reported.items()
@@ -226,7 +226,7 @@ class _Health:
         failure: str = "",
         follows: bool = False,
     ) -> None:
-        """Take in how a call went."""
+        """Record how a call went."""
         call = (what, token, self._named(answer), failure)
         limits = (self._faults, self._over_s, _FORGOTTEN_S)
         await self._store.run("health_tell", self._key, *call, *limits, "1" if follows else "")

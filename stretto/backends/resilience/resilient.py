@@ -1,4 +1,4 @@
-"""The one assembly of everything that makes calls over a network dependable."""
+"""Assembles everything that makes calls over a network reliable."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from stretto.values.errors import SettingsError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resilience:
-    """How much trouble to put up with. Times in seconds. Raises `SettingsError`.
+    """How many failures, and how much waiting, to tolerate. Times in seconds. Raises `SettingsError`.
 
     Attributes:
-        attempts: calls for one generation at most, the first included; 1: no retries.
+        attempts: the most calls for one generation, including the first; 1: no retries.
         first_wait_s: upper bound of the first wait between attempts; doubled each time.
         longest_wait_s: upper bound of these waits.
         longest_pause_s: upper bound of waits that a server or its rate limits ask for.
         first_text_s: the longest time without text or thinking, before the first text of a prompt of up to 1,000
-            tokens; longer ones have more, see `FirstTexts`.
+            tokens; longer ones get more, see `FirstTexts`.
         stall_s: the same after the first text.
-        concurrent_calls: calls under way at a time.
-        hedge: send a second call when the first text is late; costs up to ``hedge_share`` more calls.
-        hedge_after_s: seconds after which the first text is late; ``None``: when 95 of 100 came sooner.
+        concurrent_calls: calls that run at a time.
+        hedge: send a second call if the first text is late; costs up to ``hedge_share`` more calls.
+        hedge_after_s: seconds after which the first text is late; ``None``: the 95th percentile so far.
         hedge_share: extra calls as a share of all.
-        breaker_faults: faults in a row after which the endpoint is left alone.
-        breaker_over_s: the time that these must spread over.
-        breaker_rest_s: for how long it is left alone.
+        breaker_faults: consecutive faults after which the endpoint is left alone.
+        breaker_over_s: the minimum time that these must spread over.
+        breaker_rest_s: how long it is left alone.
     """
 
     attempts: int = 4
@@ -72,26 +72,26 @@ class Resilience:
 
 @runtime_checkable
 class Addressed(Protocol):
-    """A backend that says where its calls go."""
+    """A backend that reports where its calls go."""
 
     model: str
 
     @property
     def address(self) -> tuple[str, str]:
-        """Provider and address; equal for backends on one endpoint."""
+        """Provider and address; equal for backends with the same endpoint."""
         ...
 
 
 @dataclass
 class Endpoints:
-    """What the backends of one client know in common.
+    """The state that the backends of one client share.
 
     An endpoint that fails does so for all its models; rate limits belong to a model.
 
     Attributes:
         circuits: the health of each endpoint.
         limits: the rate limits of each model at its endpoint.
-        store: keeps the same for all replicas; ``None`` if each process keeps only its own.
+        store: keeps the same for all replicas; ``None`` if each process only keeps its own.
     """
 
     circuits: dict[tuple[str, str], Circuit] = field(default_factory=dict)
@@ -99,18 +99,18 @@ class Endpoints:
     store: Store | None = None
 
     def circuit(self, backend: Backend, policy: Resilience) -> Circuit:
-        """The health of the endpoint that the backend calls; its own where nobody knows which that is."""
+        """Return the health of the endpoint that the backend calls; a new one if the endpoint is unknown."""
         new = Circuit(faults=policy.breaker_faults, over_s=policy.breaker_over_s, rest_s=policy.breaker_rest_s)
         return self.circuits.setdefault(backend.address, new) if isinstance(backend, Addressed) else new
 
     def rate_limits(self, backend: Backend) -> RateLimits:
-        """The rate limits of the backend's model at its endpoint."""
+        """Return the rate limits of the backend's model at its endpoint."""
         if not isinstance(backend, Addressed):
             return RateLimits()
         return self.limits.setdefault((*backend.address, backend.model), RateLimits())
 
     def shared_health(self, backend: Backend, policy: Resilience) -> SharedHealth | None:
-        """The health of the endpoint as all replicas have met it; ``None`` where they share nothing."""
+        """Return the health of the endpoint as seen by all replicas; ``None`` if they share nothing."""
         if self.store is None or not isinstance(backend, Addressed):
             return None
         return self.store.health(
@@ -121,7 +121,7 @@ class Endpoints:
         )
 
     def shared_limits(self, backend: Backend) -> SharedLimits | None:
-        """The rate limits of the model for all replicas; ``None`` where they share nothing."""
+        """Return the rate limits of the model for all replicas; ``None`` if they share nothing."""
         if self.store is None or not isinstance(backend, Addressed):
             return None
         return self.store.limits((*backend.address, backend.model))
@@ -130,10 +130,10 @@ class Endpoints:
 def resilient(backend: Backend, policy: Resilience | None = None, endpoints: Endpoints | None = None) -> Backend:
     """Wrap a provider's backend in the whole layer.
 
-    From the inside out: silence is noticed, faults are counted, room is waited for, a late call is
-    hedged, and a failed one is tried again. Each attempt passes the breaker and the rate limits anew; a wait
-    for them is no silence. A deadline is a cancel scope of the calling task: waits beyond it are not begun.
-    Backends that are given the same ``endpoints`` share what they learn of a server.
+    From the inside out: notice silence, count faults, wait for room, hedge a late call, and retry a failed
+    one. Each attempt passes through the breaker and the rate limits again; a wait for them does not count as
+    silence. A deadline is a cancel scope of the calling task: waits beyond it are not started.
+    Backends with the same ``endpoints`` share what they learn of a server.
     """
     policy = policy or Resilience()
     shared = endpoints or Endpoints()

@@ -1,4 +1,4 @@
-"""Tries a call again after a passing failure. The only place of the library that retries calls."""
+"""Retries a call after a transient failure. The only module of the library that retries calls."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from stretto.values.errors import BackendError, BreakerOpenError, RateLimitedErr
 from stretto.values.request import GenerationOptions
 
 _log = logging.getLogger(__name__)
-_LOADING_S = 1.0  # until a server that loads its model is asked again
+_LOADING_S = 1.0  # before a server that is loading its model is asked again
 
 
 def _count_call(error: BackendError) -> None:
-    """Count the call that failed, where nobody did. What a wrapper refused was never sent."""
+    """Count the failed call unless it was counted already. A call that a wrapper refused was never sent."""
     refused = isinstance(error, BreakerOpenError) or (isinstance(error, RateLimitedError) and error.status is None)
     if not refused and not usage_of(error).calls:
         charge(error, Usage(calls=1))
 
 
 def _what(error: BackendError) -> str:
-    """What failed, for the log: without the server's words, which may quote the request."""
+    """Return what failed, for the log: without the server's words, which can quote the request."""
     return type(error).__name__ + (f", HTTP {error.status}" if error.status else "")
 
 
 class Retry(Wrapper):
     """Repeats a call that failed before its first text, if the failure is ``transient``.
 
-    After the first text a repetition would contradict what was read, so the error goes up to who
-    can go on in another way. Waits are exponential with full jitter (Brooker, "Exponential Backoff
+    After the first text a repetition would contradict what was read, so the error goes up to a caller that
+    can recover in another way. Waits are exponential with full jitter (Brooker, "Exponential Backoff
     and Jitter"), on top of what the server asks for (``retry_after_s``). A wait beyond the deadline of
-    the calling task, or beyond ``longest_pause_s``, is not begun, nor a call beyond the budget: the error is
-    raised at once and says so. So it is where a server asks for a long wait and another model goes on. A
-    server that says that it loads its model is waited for as long as that.
-    Where a breaker refuses the repetition, what failed first is raised: it says more of this request.
+    the calling task or ``longest_pause_s`` is not started, nor a call beyond the budget: the error is
+    raised immediately and says so. The same applies if a server asks for a long wait and another model can
+    take over. A server that reports that it is loading its model is waited for until then.
+    If a breaker refuses the repetition, the first failure is raised: it says more about this request.
 
     Args:
-        backend: what to call.
-        attempts: calls at most, the first one included.
+        backend: the backend to call.
+        attempts: the most calls, including the first one.
         first_wait_s: upper bound of the first wait; doubled with each attempt.
         longest_wait_s: upper bound of all waits that the server did not ask for.
         longest_pause_s: upper bound of those that it did.
@@ -71,7 +71,7 @@ class Retry(Wrapper):
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
-        """Start a generation; returns with its first text at hand."""
+        """Start a generation; enters the context with its first text available."""
         async with AsyncExitStack() as stack:
             yield await self._begin(stack, prompt, options)
 
@@ -95,7 +95,7 @@ class Retry(Wrapper):
                     raise failed from None
                 if is_loading(error) and anyio.current_time() < loaded_by:
                     attempt -= 1  # it is waited for, however many attempts that takes
-                    wait_s = random.uniform(_LOADING_S / 2, _LOADING_S)  # noqa: S311 - jitter is no secret
+                    wait_s = random.uniform(_LOADING_S / 2, _LOADING_S)  # noqa: S311 - jitter is not a secret
                 else:
                     wait_s = self._wait_s(error, attempt)
                 _count_call(error)

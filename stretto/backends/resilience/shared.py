@@ -1,7 +1,7 @@
-"""What replicas of a program share about the servers that they call: rate limits, and which endpoints fail.
+"""The state that replicas of a program share about the servers they call: rate limits, and failing endpoints.
 
 Each replica keeps its own state as it does without a store (`RateLimits`, `Circuit`), and asks the store as well. So
-nothing but the common part is lost while the store is away.
+only the shared part is lost while the store is unreachable.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Room:
     """Whether the limits leave room for a call.
 
     Attributes:
-        wait_s: seconds until there may be room; 0: the call is counted, and may be sent.
-        held_s: seconds for which the server wants no call at all.
+        wait_s: seconds until there might be room; 0: the call is counted, and can be sent.
+        held_s: seconds for which the server wants no calls at all.
     """
 
     wait_s: float = 0.0
@@ -28,13 +28,13 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a call has shown of the limits of its model.
+    """What a call has shown about the limits of its model.
 
     Attributes:
-        flying: what this replica still has on its way, by kind of limit.
-        returned: what a call took that never reached the server.
-        reported: what the server says is left.
-        hold_s: for how long the server wants no call.
+        flying: the cost of this replica's running calls, by kind of limit.
+        returned: the cost of a call that never reached the server.
+        reported: what the server reports is left.
+        hold_s: for how many seconds the server wants no calls.
     """
 
     flying: Mapping[str, int]
@@ -47,26 +47,26 @@ class SharedLimits(Protocol):
     """The rate limits of one model, for all replicas."""
 
     async def take(self, cost: Mapping[str, int], flying: Mapping[str, int]) -> Room:
-        """Count a call of this cost, at once for all replicas, if there is room for it.
+        """Count a call of this cost for all replicas if there is room for it, atomically.
 
-        ``flying`` is what this replica has on its way, this call included.
+        ``flying`` is the cost of this replica's running calls, this one included.
         """
         ...
 
     async def tell(self, news: News) -> None:
-        """Take in what a call has shown."""
+        """Record what a call has shown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whether an endpoint may be called.
+    """Whether an endpoint can be called.
 
     Attributes:
-        verdict: "go"; "try": the call is the one that tries whether the endpoint answers again; "wait": another call
-            does; "no": the endpoint is left alone.
-        left_s: seconds until a call may try.
-        faults: faults in a row.
+        verdict: "go"; "try": this call is the trial that tests whether the endpoint answers again; "wait": another
+            call is; "no": the endpoint is left alone.
+        left_s: seconds until a trial call is allowed.
+        faults: consecutive faults.
         last: what failed last, in a few words.
     """
 
@@ -77,13 +77,13 @@ class Standing:
 
 
 class SharedHealth(Protocol):
-    """The health of one endpoint, as all replicas have met it."""
+    """The health of one endpoint, as seen by all replicas."""
 
     async def admit(self, token: str, answer: int | None, *, fresh: bool = False) -> Standing:
-        """Ask for a call.
+        """Request a call.
 
-        ``token`` is known to nobody else; ``answer`` is the number of the answer it is made for; ``fresh``: this
-        replica knows no failure of its request.
+        ``token`` is secret to this call; ``answer`` is the number of the answer it is made for; ``fresh``: this
+        replica has not seen its request fail.
         """
         ...
 
@@ -96,48 +96,48 @@ class SharedHealth(Protocol):
         failure: str = "",
         follows: bool = False,
     ) -> None:
-        """Take in how a call went.
+        """Record how a call went.
 
-        ``token`` is that of a call that tried; ``follows``: the fault may follow its request, see `Suspects`.
+        ``token`` is a trial call's; ``follows``: the request might have caused the fault, see `Suspects`.
         """
         ...
 
 
 class Store(Protocol):
-    """Keeps what replicas share. `RedisStore` is one.
+    """Keeps the state that replicas share. `RedisStore` is one.
 
-    A store that cannot be reached raises nothing: it admits every call and forgets what it is told, so each replica
-    goes on by what it knows itself.
+    A store that is unreachable raises nothing: it admits every call and drops what is reported to it, so each replica
+    relies on its own state.
     """
 
     @property
     def where(self) -> str:
-        """Its address, without a password."""
+        """The store's address, without a password."""
         ...
 
     async def reach(self) -> bool:
-        """Whether it answers now."""
+        """Return whether it responds now."""
         ...
 
     def limits(self, model: tuple[str, ...]) -> SharedLimits:
-        """The rate limits of the model with this provider, address and name."""
+        """Return the rate limits of the model with this provider, address and name."""
         ...
 
     def health(self, endpoint: tuple[str, ...], *, faults: int, over_s: float, rest_s: float) -> SharedHealth:
-        """The health of the endpoint with this provider and address; the rest as for `Circuit`."""
+        """Return the health of the endpoint with this provider and address; other arguments as for `Circuit`."""
         ...
 
     async def spend(self, name: str, a_minute: float, *, needed: float, taken: float) -> float | None:
-        """Take from an allowance that grows by ``a_minute`` each minute, if ``needed`` is there; it may fall below 0.
+        """Take from an allowance that grows by ``a_minute`` each minute, if ``needed`` is available.
 
-        Gives the seconds to wait, 0 where it was taken; ``None`` while the store is away.
+        It can fall below 0. Returns the seconds to wait, 0 if it was taken; ``None`` while the store is unreachable.
         """
         ...
 
     async def hold(self, name: str, token: str, *, most: int, for_s: float) -> bool | None:
-        """Hold one of ``most`` places for this long, or go on holding it; 0 seconds: give it back.
+        """Take one of ``most`` places for this long, or extend the lease; 0 seconds: give it back.
 
-        Gives whether it is held; ``None`` while the store is away. ``token`` is known to nobody else.
+        Returns whether a place is held; ``None`` while the store is unreachable. ``token`` is secret to the holder.
         """
         ...
 

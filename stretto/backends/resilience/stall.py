@@ -1,4 +1,4 @@
-"""Notices silence: a stream from which nothing arrives any more."""
+"""Detects silence: a stream on which nothing arrives any more."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from stretto.values.errors import StalledError
 from stretto.values.request import GenerationOptions
 
 ON_TIME_S = 0.02
-"""A limit that passes later than this was noticed late, because something held up the event loop."""
+"""A timeout that fires later than this, in seconds, was noticed late because something blocked the event loop."""
 
 
 class StallGuard(Wrapper):
-    """Ends a stream with `StalledError` when the answer does not come on for too long.
+    """Ends a stream with `StalledError` if the answer makes no progress for too long.
 
-    What counts is `Chunk.is_progress`: text, thinking and the end of the answer. Events without any of these, which
-    only keep a connection open, may come without end. Silence after the finish reason is no stall.
+    What counts is `Chunk.is_progress`: text, thinking and the end of the answer. Other events, which only
+    keep a connection open, can be endless. Silence after the finish reason is not a stall.
 
-    A first text that is late is not asked for again: a slow server would have to read the prompt from its beginning
-    once more. Only where a call that began later was answered first, the late one hangs, and may be repeated.
+    A call with a late first text is not repeated: a slow server would have to read the prompt from the beginning
+    again. Only if a call that began later was answered first, the late one hangs, and can be repeated.
 
     Args:
-        backend: what to watch.
-        first_text_s: the limit in seconds until the first text of a short prompt; longer ones have more (`FirstTexts`).
+        backend: the backend to watch.
+        first_text_s: the limit in seconds until the first text of a short prompt; longer ones get more (`FirstTexts`).
         stall_s: the limit after it.
     """
 
@@ -44,7 +44,7 @@ class StallGuard(Wrapper):
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
-        """Start one generation. Its errors are raised while iterating, also those of its beginning."""
+        """Start one generation. All its errors are raised while iterating, even those from its start."""
         call_task = StreamTask()
         async with stream_tasks() as tasks:
             tasks.start_soon(call_task.run, self.inner, prompt, options, name=f"stretto call {self.name}")
@@ -63,7 +63,7 @@ class _Watched(AsyncIterator[Chunk]):
         self._silent = self._mute = True  # no sign of an answer yet; no text of it
         self._limit_s = guard.first_texts.limit_s(self._tokens)
         self._waited_s = 0.0  # since the last progress
-        self._calls = 1  # whose usage was not reported yet
+        self._calls = 1  # calls whose usage was not reported yet
         self._ends = Ends(prompt.n)
 
     async def __anext__(self) -> Chunk:
@@ -72,7 +72,7 @@ class _Watched(AsyncIterator[Chunk]):
                 raise StopAsyncIteration
             return chunk
         while (left_s := self._limit_s - self._waited_s) > 0:
-            # What other calls take meanwhile may shorten the wait for a first text: look again now and then.
+            # The times of other calls can meanwhile shorten the wait for a first text, so check again now and then.
             wait_s = min(left_s, max(1.0, self._guard.first_texts.usual_s)) if self._mute else left_s
             began_s = anyio.current_time()
             with anyio.move_on_after(wait_s):
@@ -81,7 +81,7 @@ class _Watched(AsyncIterator[Chunk]):
                 self._note(chunk, anyio.current_time() - began_s)
                 return chunk
             late_s = anyio.current_time() - began_s - wait_s
-            # Nor does time in which the event loop was held up: what arrived meanwhile could not be read.
+            # Nor does time in which the event loop was blocked: what arrived meanwhile could not be read.
             self._waited_s += wait_s - (min(late_s, wait_s) if late_s > ON_TIME_S else 0.0)
             if self._mute:
                 self._limit_s = self._guard.first_texts.limit_s(self._tokens)
@@ -123,11 +123,11 @@ class _Watched(AsyncIterator[Chunk]):
 
 
 SHORT = 1_000
-"""Tokens of a prompt that take no time worth counting to read."""
+"""Tokens of a prompt whose prefill time is negligible."""
 
-_READ_PER_S = 50.0  # tokens: a large model on a processor
+_READ_PER_S = 50.0  # tokens: a large model on a CPU
 _READ_PER_S_BY_PROVIDERS = 1_000.0
-_SLACK = 4.0  # times what was measured: a server may be busier now
+_SLACK = 4.0  # times the measured value: a server might be busier now
 _SAMPLES = 50
 
 
@@ -136,7 +136,7 @@ class FirstTexts:
 
     Args:
         usual_s: the limit for short prompts.
-        at_provider: the calls go to a provider, whose machines read prompts fast.
+        at_provider: whether the calls go to a provider, whose machines have a fast prefill.
     """
 
     def __init__(self, usual_s: float, *, at_provider: bool = False) -> None:
@@ -146,16 +146,16 @@ class FirstTexts:
         self._last_answered_s = float("-inf")
 
     def limit_s(self, tokens: int) -> float:
-        """Seconds that the first text of a prompt of so many tokens may take."""
+        """Return the seconds that the first text of a prompt of so many tokens can take."""
         per_token = _SLACK * max(self._measured) if self._measured else self._assumed
         return self.usual_s + max(0, tokens - SHORT) * per_token
 
     def note(self, tokens: int, began_s: float, seconds: float) -> None:
-        """Take in a first text: of which prompt, when its call began, and how long it took."""
+        """Record a first text: the prompt's tokens, when its call began, and how long it took."""
         self._last_answered_s = max(self._last_answered_s, began_s)
         if tokens > SHORT:
             self._measured.append(seconds / tokens)
 
     def overtook(self, began_s: float) -> bool:
-        """Whether a call that began later has its first text already: then an earlier one hangs, and is not slow."""
+        """Return whether a later call already has its first text: then an earlier one hangs rather than being slow."""
         return self._last_answered_s > began_s

@@ -1,4 +1,4 @@
-"""One call in one task: its stream is entered, read and left there, and a queue takes the chunks to their reader."""
+"""One call in one task: its stream is entered, read and left there, and a queue passes the chunks to their reader."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.foundation.queue import Queue
 from stretto.values.request import GenerationOptions
 
-AHEAD = 64  # chunks that may lie unread before the call waits for its reader
+AHEAD = 64  # unread chunks before the call waits for its reader
 
 
 class StreamTask(AsyncIterator[Chunk]):
     """The chunks of one call. Cancel scopes and task groups of a backend stay in the task that runs the call.
 
-    So they are entered and left in the right order, however the reader is nested: a scope that a backend holds around
-    its ``yield`` must not be crossed by one that a wrapper opens and closes while it reads.
+    So they are entered and left in the right order, however the reader is nested: a scope that a backend keeps open
+    around its ``yield`` must not be crossed by one that a wrapper opens and closes while it reads.
     """
 
     def __init__(self) -> None:
-        self.begun = anyio.Event()  # the first text or the end is there
+        self.begun = anyio.Event()  # set by the first text or the end
         self.answers = False  # whether it was the first text, or an end without a failure
         self.failure: Exception | None = None
         self._chunks = Queue[Chunk](AHEAD)
@@ -32,14 +32,14 @@ class StreamTask(AsyncIterator[Chunk]):
         self._entered = False
 
     async def run(self, backend: Backend, prompt: ModelRequest, options: GenerationOptions) -> None:
-        """Make the call. What it raises is kept for the reader."""
+        """Make the call. Its exception is kept for the reader."""
         try:
             with self._whole:
                 async with backend.stream(prompt, options) as chunks:
                     self._entered = True
                     with self._reading:
                         await self._read(chunks)
-        except Exception as error:  # noqa: BLE001 - raised to the reader, who is another task
+        except Exception as error:  # noqa: BLE001 - raised to the reader, which is another task
             self.failure = self.failure or error
         finally:
             self.answers = self.answers or self.failure is None
@@ -47,12 +47,12 @@ class StreamTask(AsyncIterator[Chunk]):
             self.begun.set()
 
     def stop(self) -> None:
-        """End the call. A stream that is open is left, not cancelled, so that it can close what it holds."""
+        """End the call. An open stream is left, not cancelled, so that it can free its resources."""
         self._chunks.end()
         (self._reading if self._entered else self._whole).cancel()
 
     def unread(self) -> list[Chunk]:
-        """Take the chunks that nobody has read."""
+        """Return the chunks that nobody has read, and remove them."""
         return self._chunks.ready()
 
     async def __anext__(self) -> Chunk:
@@ -69,7 +69,7 @@ class StreamTask(AsyncIterator[Chunk]):
                 if self.begun.is_set():
                     await self._chunks.put(chunk)
                     continue
-                self._chunks.add(chunk)  # nobody may be reading yet
+                self._chunks.add(chunk)  # there might be no reader yet
                 if chunk.is_answer or chunk.finish_reason:
                     self.answers = True
                     self.begun.set()
@@ -79,7 +79,7 @@ class StreamTask(AsyncIterator[Chunk]):
 
 @asynccontextmanager
 async def stream_tasks() -> AsyncIterator[TaskGroup]:
-    """A place for pumps to run in. On leaving, waits until each has left its stream: stop them first.
+    """Open a task group for stream tasks. On exit, it waits until each has left its stream: stop them first.
 
     An exception of the body is raised unchanged, not in an exception group.
     """

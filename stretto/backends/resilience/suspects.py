@@ -1,6 +1,6 @@
-"""Tells a failure that follows a request from one of the endpoint: by who else was answered meanwhile.
+"""Distinguishes failures caused by a request from those of the endpoint: by who else was answered meanwhile.
 
-Some servers answer 500 to what a client did wrong: llama.cpp to an image for a model of text, for instance.
+Some servers respond with 500 to a client's mistake: llama.cpp to an image for a text model, for instance.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from stretto.backends.allowance import calling
 from stretto.backends.base import ModelRequest
 from stretto.values.errors import BackendError, ServerFailedError
 
-REPEATED = 2  # failures of one request, from which on it counts no more against the endpoint
-MOST_TRIALS = 8  # of other requests at an endpoint that is left alone, if those that failed may be at fault themselves
+REPEATED = 2  # failures of one request from which on it no longer counts against the endpoint
+MOST_TRIALS = 8  # of other requests at an endpoint that is left alone, if the failed ones might be the cause
 _MOST = 200
 _KEPT_S = 60.0
-_INTERNAL = 500  # 502, 503, 504 and 529 are said of the endpoint
+_INTERNAL = 500  # 502, 503, 504 and 529 are about the endpoint
 
 
 def fingerprint(prompt: ModelRequest) -> str:
-    """The same for calls that send the same. Linear in the prompt: made only where a call failed, or may be refused."""
+    """Return a hash of the request. Linear in the prompt: only computed if a call failed, or might be refused."""
     return hashlib.blake2b(repr(prompt).encode(errors="replace"), digest_size=16).hexdigest()
 
 
 def may_follow_the_request(error: BackendError) -> bool:
-    """Whether the endpoint answered, and with a failure that the request may have caused."""
+    """Return whether the endpoint responded with a failure that the request might have caused."""
     return isinstance(error, ServerFailedError) and error.status == _INTERNAL
 
 
 @dataclass(slots=True)
 class _Suspect:
     times: int
-    answered_before: int  # answers of the endpoint when it failed first
-    first_for: int | None  # the answer that sent it first
+    answered_before: int  # responses of the endpoint before its first failure
+    first_for: int | None  # the first answer that sent it
     last_s: float
 
 
 class Suspects:
-    """The requests of one endpoint that failed with 500, the latest of them, for a minute.
+    """The requests of one endpoint that failed with 500 in the last minute, most recent ones only.
 
     Attributes:
-        answered: whole answers that the endpoint gave.
+        answered: complete answers that the endpoint gave.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -58,7 +58,7 @@ class Suspects:
         return request in self._known
 
     def note(self, request: str) -> bool:
-        """Take in a failure; whether the request had failed before."""
+        """Record a failure; returns whether the request had failed before."""
         now_s, caller = self._clock(), calling()
         answer = None if caller is None else caller.answer
         found = self._known.pop(request, None)
@@ -72,7 +72,7 @@ class Suspects:
         return found.times >= REPEATED
 
     def why_not_again(self, request: str) -> str | None:
-        """Why a request that failed is not worth repeating; ``None``: it is."""
+        """Return why a failed request is not worth repeating, or ``None``."""
         found, caller = self._known.get(request), calling()
         if found is None or found.times <= REPEATED:
             return None

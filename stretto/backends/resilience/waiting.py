@@ -1,4 +1,4 @@
-"""Whether a wait is worth beginning, and how calls wait for one that tests an endpoint for all of them."""
+"""Decides whether a wait is worthwhile, and lets calls wait for one that tests an endpoint for all of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import anyio
 
 from stretto.backends.allowance import calling
 
-_LONG_S = 5.0  # a wait that is not worth it where another model is named
+_LONG_S = 5.0  # a wait that is too long if another model is available
 
 
 def why_not_wait(seconds: float, longest_s: float) -> str | None:
-    """Say why a wait is not worth beginning; ``None``: it is.
+    """Return why a wait is not worth starting, or ``None``.
 
-    It is not if it would end after the deadline of the calling task, or be longer than anybody would wait.
+    It is not if it would end after the deadline of the calling task, or exceed ``longest_s``.
     """
     if anyio.current_time() + seconds > anyio.current_effective_deadline():
         return f"the wait of {seconds:.1f} s passes the deadline"
@@ -22,7 +22,7 @@ def why_not_wait(seconds: float, longest_s: float) -> str | None:
 
 
 def why_not_wait_for_limits(seconds: float) -> str | None:
-    """Say why a wait that a server asks for is not worth beginning: another model goes on at once; ``None``: it is."""
+    """Return why a wait that a server asks for is not worth starting: another model takes over now. Else ``None``."""
     caller = calling()
     if caller is None or not caller.replaceable or seconds <= _LONG_S:
         return None
@@ -30,16 +30,16 @@ def why_not_wait_for_limits(seconds: float) -> str | None:
 
 
 class Trial:
-    """A call that tries whether a server answers again; the others wait for its outcome."""
+    """A call that tests whether a server answers again; the others wait for its outcome."""
 
     def __init__(self) -> None:
         self._ended = anyio.Event()
 
     def end(self) -> None:
-        """Let the others go on: the outcome is known, or there will be none."""
+        """Let the others proceed: the outcome is known, or there will be none."""
         self._ended.set()
 
     async def wait(self, longest_s: float) -> None:
-        """Wait for the end, but no longer than that."""
+        """Wait for the end, but at most this many seconds."""
         with anyio.move_on_after(longest_s):
             await self._ended.wait()

@@ -1,4 +1,4 @@
-"""What all wrappers share: a backend inside, whose name and abilities they pass on."""
+"""What all wrappers share: a wrapped backend, whose name and capabilities they pass on."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ OnError = Callable[[BackendError], Awaitable[None]]
 class Wrapper:
     """A backend that adds behaviour to another one: subclasses change ``stream``.
 
-    A stream is entered, read and left in one task. A wrapper that reads it under a cancel scope, or in another task
-    than the one that enters its own stream, does so through a `StreamTask`.
+    A stream is entered, read and left in one task. A wrapper that reads it under a cancel scope, or in a different task
+    from the one that enters its own stream, uses a `StreamTask` for that.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -31,7 +31,7 @@ class Wrapper:
         return f"{type(self).__name__}({self.inner!r})"
 
     def __getattr__(self, name: str) -> Any:
-        # What a provider offers beyond the protocol (its endpoint, say) stays within reach.
+        # What a provider offers beyond the protocol (its endpoint, say) stays accessible.
         if name.startswith("_") or name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
@@ -42,7 +42,7 @@ class Wrapper:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend inside can do."""
+        """The capabilities of the wrapped backend."""
         return self.inner.capabilities
 
     def stream(
@@ -55,20 +55,20 @@ class Wrapper:
         return await self.inner.count_tokens(prompt)
 
     async def aclose(self) -> None:
-        """Free what the backend inside holds."""
+        """Close the wrapped backend."""
         await self.inner.aclose()
 
 
 def reported(chunks: Iterable[Chunk]) -> Usage:
-    """Add up the usages that chunks reported."""
+    """Add up the usages in these chunks."""
     return sum((chunk.usage for chunk in chunks if chunk.usage), Usage())
 
 
 class ObservedStream(AsyncIterator[Chunk]):
     """The chunks of a stream on their way through the wrappers: those already read, then the rest, observed.
 
-    One object serves all wrappers of a stream: each would otherwise be one more step of every chunk. It is no
-    generator: there is nothing to close when a reader leaves early.
+    One object serves all wrappers of a stream, because each would otherwise be one more step for every chunk. It is not
+    a generator, so there is nothing to close when a reader stops early.
     """
 
     def __init__(self, rest: AsyncIterator[Chunk]) -> None:
@@ -78,11 +78,11 @@ class ObservedStream(AsyncIterator[Chunk]):
 
     @classmethod
     def of(cls, chunks: AsyncIterator[Chunk]) -> ObservedStream:
-        """The same where it is one; a new one where chunks wait in it that a further observer would not see."""
+        """Return the stream itself if it is one; wrap it if it has buffered chunks that a new observer would miss."""
         return chunks if isinstance(chunks, cls) and not chunks._head else cls(chunks)
 
     def after(self, head: Sequence[Chunk]) -> ObservedStream:
-        """Give these chunks first, unobserved."""
+        """Return these chunks first, unobserved."""
         self._head.extendleft(reversed(head))
         return self
 
@@ -104,9 +104,9 @@ class ObservedStream(AsyncIterator[Chunk]):
 async def observed(
     stream: AbstractAsyncContextManager[AsyncIterator[Chunk]], on_chunk: OnChunk, on_error: OnError
 ) -> AsyncGenerator[AsyncIterator[Chunk]]:
-    """Open a stream and look at what passes: each chunk, and the error that ends it.
+    """Open a stream and observe what passes: each chunk, and the error that ends it.
 
-    The error is seen where it is raised, even if the reader deals with it inside the context.
+    The error is observed where it is raised, even if the reader handles it inside the context.
     """
     opened = False
     try:
@@ -124,9 +124,9 @@ async def observed(
 async def open_to_first_text(
     stack: AsyncExitStack, backend: Backend, prompt: ModelRequest, options: GenerationOptions
 ) -> ObservedStream:
-    """Begin a stream on the stack and read up to its first text, or its end if it has none.
+    """Start a stream on the stack and read up to its first text, or its end if it has none.
 
-    Where reading fails, the stack is closed first: a task group in the backend's context would wrap the error.
+    If reading fails, the stack is closed first: a task group in the backend's context would wrap the error.
     """
     chunks = await stack.enter_async_context(backend.stream(prompt, options))
     head: list[Chunk] = []
@@ -140,7 +140,7 @@ async def open_to_first_text(
         failure = error
     if failure is not None:
         await stack.aclose()
-        if isinstance(failure, BackendError):  # the chunks that reported it are read by nobody else
+        if isinstance(failure, BackendError):  # nobody else reads the chunks that reported it
             charge(failure, reported(head))
         raise failure
     return ObservedStream.of(chunks).after(head)
