@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 
 class Allowance(Protocol):
-    """Grants further calls."""
+    """Permission for further calls."""
 
     def refusal(self) -> str | None:
         """Return why there can be no further call, or ``None``."""

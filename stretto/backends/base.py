@@ -76,7 +76,7 @@ class Capabilities:
             do not come back are charged like generated ones.
         reasoning: whether the model thinks before it answers and accepts an effort.
         concurrent_calls: calls that run concurrently without slowing each other down.
-        calls_reported: whether its server reports that number: up to it, a late call did not wait for its turn.
+        calls_reported: whether its server reports that number, so a late call among no more did not wait for its turn.
         prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
         prefix_caching: whether its server reads the common beginning of prompts only once. ``None``: not known.
         speculation: whether its server drafts tokens and verifies them. ``None``: not known.
@@ -185,7 +185,7 @@ class ModelRequest:
 
     @property
     def worded(self) -> ModelRequest:
-        """Return the same request with its schema in words only."""
+        """The same request with its schema in words only."""
         others = (message for message in self.messages if message.role != "system")
         messages = (*self.in_words, *others) if self.in_words else self.messages
         return replace(self, messages=messages, response_schema=None)
@@ -201,7 +201,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a stream: text, tokens and tool calls to add up, or the finish reason.
+    """A piece of a stream: text, usage and tool calls to add up, or the finish reason.
 
     Text can come in pieces of any size, and an empty chunk is a sign of life. The chunk that completes the answer has a
     ``finish_reason``, and only the usage can follow it. A stream without a finish reason was broken off, and counts as
@@ -263,7 +263,7 @@ class Chunk:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Generates text: a provider, a model in this process, or a wrapper that adds behaviour to another backend.
+    """A text generator: a provider, a model in this process, or a wrapper that adds behaviour to another backend.
 
     Pass one in place of a model name: ``AsyncStretto(MyBackend())``. `stretto.testing.check_backend` tests one
     against this contract, and ``stretto.extending.resilient(backend)`` adds retries and limits.

@@ -26,7 +26,7 @@ _LATELY = 8  # calls for the median: one answer by points makes several, and mac
 _LATE = 2.0  # times the fastest first token: such a call waited for its turn
 _LEAST_WAIT_S = 0.1  # below this, it is chance
 _ENOUGH = 3  # calls that waited, so that it was no accident
-_USUAL = 100  # first tokens, the fastest of which is the normal one
+_USUAL = 100  # first tokens, the fastest of which is the baseline
 _LAST = 12  # such calls, so that a server whose capacity shrinks is noticed
 _LONG_PROMPT = 8_000  # characters; the prompt makes its first token slow
 
@@ -99,7 +99,7 @@ class CallLimits:
 
     @property
     def now(self) -> int:
-        """Return the minimum of all limits; at least one call."""
+        """The minimum of all limits; at least one call."""
         requests = self.load.limits_left.get("requests", math.inf)
         return max(1, min(self.allowed, self._held - self.load.calls, int(min(requests, self.slots))))
 
@@ -195,7 +195,7 @@ class LoadMeter:
         """Record the time to the first token of a call that was sent as one of so many.
 
         If it came much later than usual, while fewer streams ran than calls were under way, the call waited for its
-        turn. A CPU that reads prompts one after the other is late too, but soon runs them all.
+        turn. A server that prefills prompts one after the other is late too, but soon runs them all.
         """
         last_s = self._last_first_s[calls]
         last_s.append(took_s)
@@ -270,7 +270,7 @@ class LoadShare:
 
 
 class CallTimer:
-    """Times one call with a prompt of ``prompt`` characters: from sending to first text, and from there to its end."""
+    """A timer for one call with a prompt of ``prompt`` characters: from sending to first text, then to its end."""
 
     def __init__(self, meter: LoadMeter, prompt: int = 0) -> None:
         self._meter = meter

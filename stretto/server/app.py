@@ -121,7 +121,7 @@ async def _wrong_path(request: Request, error: HTTPException) -> Response:
 
 
 class SameSite:
-    """Refuses requests that pages of other sites send from a browser on this machine.
+    """Middleware that refuses requests that pages of other sites send from a browser on this machine.
 
     Without a key, whatever reaches the server can use it. A browser sends any page's requests to loopback, and a page
     can point its own name at 127.0.0.1. So the host must be this one, and so must the origin, if there is one.
@@ -164,7 +164,7 @@ _ADDRESSES = "Clients of OpenAI take an address that ends in /v1, those of Anthr
 
 
 class Slashes:
-    """Treats a path with a trailing slash as the path without it, because not every client follows a redirect."""
+    """Middleware that ignores a trailing slash of a path, because not every client follows a redirect."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -47,7 +47,7 @@ class Reply:
     tool_calls: Sequence[ToolCall] = ()
 
     def pieces(self) -> Sequence[str]:
-        """The chunks in order."""
+        """Return the chunks in order."""
         return self.chunks if self.chunks is not None else re.findall(r"\s*\S+\s*?(?=\s|$)|\s+$", self.text)
 
 
@@ -57,7 +57,7 @@ Answering = str | Reply | Replying | Sequence["str | Reply | Replying"]
 
 @dataclass
 class ScriptedBackend:
-    r"""Answers each prompt by the first rule whose pattern is found in the prompt's text.
+    r"""A backend that answers each prompt by the first rule whose pattern is found in the prompt's text.
 
     ``script`` maps regular expressions to replies: a string, a `Reply`, a function from `ModelRequest` to one of these,
     or a list with one for each successive call (the last one repeats). It can also be such a function itself. The text

@@ -64,7 +64,7 @@ class Page:
 
 
 class ScriptedServer:
-    """Answers ``/v1/chat/completions``, ``/v1/messages``, ``/v1/models`` and ``/health`` as scripted.
+    """A server that answers ``/v1/chat/completions``, ``/v1/messages``, ``/v1/models`` and ``/health`` as scripted.
 
     Args:
         replies: one text, an `HttpReply`, a `RawResponse`, rules tried in order (the last resort is ``OK.``), or a

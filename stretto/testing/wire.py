@@ -56,7 +56,7 @@ class ClientLeft(Exception):  # noqa: N818 - something that happens on a connect
 
 @dataclass(slots=True)
 class Connection:
-    """Reads requests and writes responses; ``headers`` go with the next response."""
+    """A connection that reads requests and writes responses; ``headers`` go with the next response."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter

@@ -51,7 +51,7 @@ class Told:
 
 
 class BareThoughts:
-    """Looks for the end of a thought that an answer might begin within.
+    """A detector for the end of a thought that an answer might begin within.
 
     Args:
         expected: whether the model's answers begin like that; ``None``: not known; ``False``: text is passed on

@@ -42,7 +42,7 @@ def strict_form(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 @dataclass
 class _Strict:
-    """Converts one schema into strict form."""
+    """The conversion of one schema into strict form."""
 
     whole: Mapping[str, Any]
     parts: int = 0

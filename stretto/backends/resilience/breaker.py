@@ -144,10 +144,10 @@ class Circuit:
 
 
 class Breaker(Wrapper):
-    """Refuses calls for a while after consecutive faults, then lets one trial call pass; others wait for its outcome.
+    """A circuit breaker: refuses calls for a while after consecutive faults, then admits one trial call.
 
-    The faults must spread over some time as well: many branches fail together in a short disruption,
-    which the retries outlast.
+    The others wait for the outcome of the trial. The faults must spread over some time as well: many
+    branches fail together in a short disruption, which the retries outlast.
 
     Only failures of the endpoint itself count: not a rejected key, a bad request or a rate limit, nor
     a cancelled call. (Among libraries, purgatory by default counts a cancelled call as a failure,
@@ -239,7 +239,7 @@ class Breaker(Wrapper):
 
 
 class _Seen:
-    """Reports one call to the replicas; does nothing without a store."""
+    """The reports on one call to the replicas; nothing without a store."""
 
     def __init__(
         self, shared: SharedHealth | None = None, token: str = "", answer: int | None = None, faults: int = 0

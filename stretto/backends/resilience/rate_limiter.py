@@ -24,7 +24,7 @@ from stretto.values.request import GenerationOptions
 
 
 class RateLimiter(Wrapper):
-    """Limits concurrent calls and stays within the rate limits that the server reports.
+    """A wrapper that limits concurrent calls and stays within the rate limits that the server reports.
 
     A call that the limits do not admit waits until enough has been refilled, taking running calls into
     account. If that would exceed the deadline of the calling task or ``longest_pause_s``, or another

@@ -36,7 +36,7 @@ def _what(error: BackendError) -> str:
 
 
 class Retry(Wrapper):
-    """Repeats a call that failed before its first text, if the failure is ``transient``.
+    """A wrapper that retries a call that failed before its first text, if the failure is ``transient``.
 
     After the first text a repetition would contradict what was read, so the error goes up to a caller that
     can recover in another way. Waits are exponential with full jitter (Brooker, "Exponential Backoff

@@ -104,7 +104,7 @@ class SharedHealth(Protocol):
 
 
 class Store(Protocol):
-    """Keeps the state that replicas share. `RedisStore` is one.
+    """A store for the state that replicas share. `RedisStore` is one.
 
     A store that is unreachable raises nothing: it admits every call and drops what is reported to it, so each replica
     relies on its own state.

@@ -23,7 +23,7 @@ ON_TIME_S = 0.02
 
 
 class StallGuard(Wrapper):
-    """Ends a stream with `StalledError` if the answer makes no progress for too long.
+    """A wrapper that ends a stream with `StalledError` if the answer makes no progress for too long.
 
     What counts is `Chunk.is_progress`: text, thinking and the end of the answer. Other events, which only
     keep a connection open, can be endless. Silence after the finish reason is not a stall.

@@ -21,7 +21,7 @@ _ABOUT = {"title", "heading", "form", "index"}
 
 
 class BranchRuns:
-    """Reports branches to callbacks: each is a chain run below the run of the answer.
+    """The branches of an answer for callbacks: each is a chain run below the run of the answer.
 
     They are not model runs, because a token counter would count their tokens twice. If another LangChain chat model
     answers, its calls are runs below the branch they belong to.

@@ -25,7 +25,7 @@ _DOCUMENTS = ("documents", "context")
 
 
 class _OnRequests(Connection):
-    """Parses the input of both runnables."""
+    """The input parsing of both runnables."""
 
     model_config = ConfigDict(populate_by_name=True, arbitrary_types_allowed=True)
 

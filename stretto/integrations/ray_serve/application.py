@@ -164,7 +164,7 @@ def _engines(options: RayOptions) -> serve.Application:
 
 
 class PrefixRouter(FIFOMixin, MultiplexMixin, RequestRouter):  # type: ignore[misc]  # Ray's classes are not typed here
-    """Sends prompts with a common beginning to one replica while it has a free slot, else to the least busy one.
+    """A router that sends prompts with a common beginning to one replica if it has a free slot, else to the least busy.
 
     A call's session is its ``multiplexed_model_id``, which Ray passes on with the call. Each session ranks the replicas
     by a hash (rendezvous hashing), so when a replica is added or removed, only its own sessions move. Source: Thaler

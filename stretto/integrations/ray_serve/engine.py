@@ -19,7 +19,7 @@ from stretto.values.request import Message
 
 
 class Engine:
-    """Loads the model on construction, so that Ray sends nothing to a replica that is not ready.
+    """A replica that loads its model on construction, so that Ray sends it nothing before it is ready.
 
     Args:
         model: the model, as for `LocalBackend`.

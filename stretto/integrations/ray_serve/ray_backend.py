@@ -34,7 +34,7 @@ _QUEUED_S = 3.0  # wait after which, if a replica has died, Ray's router might h
 
 
 class RayBackend:
-    """Calls a deployment of `Engine`. Prompts with a common beginning go to the same replica while it has a free slot.
+    """The backend for a deployment of `Engine`. Prompts with a common beginning go to one replica while it has a slot.
 
     If a replica dies, its streams end with `StreamBrokenError`, or `ConnectionFailedError` before the first text;
     `resilient` and the strategies ask another replica for the rest.

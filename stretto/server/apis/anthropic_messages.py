@@ -97,7 +97,7 @@ class MessagesBody(BaseModel):
         return [AnswerWarning(f"{name} {said}", "option") for name in named]
 
     def conversation(self) -> tuple[Message, ...]:
-        """The messages, system message first. Raises `Problem`."""
+        """Return the messages, system message first. Raises `Problem`."""
         for place, turn in enumerate(self.messages):
             if (role := turn.get("role")) not in _ROLES:
                 where = f"messages.{place}.role"
@@ -184,7 +184,7 @@ _CUT = "max_tokens"  # the only value for an answer that is incomplete
 
 
 class MessagesWriter(EventWriter):
-    """Writes one answer in the format of the Messages API.
+    """A writer for one answer in the format of the Messages API.
 
     A stream is: ``message_start``; for each content block its start, deltas and stop; ``message_delta`` with the stop
     reason and the usage; ``message_stop``. Blocks come one after the other: while a tool call is open, the fragments of

@@ -31,7 +31,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ResponseWriter(Protocol):
-    """Writes one response in the format of an API."""
+    """A writer for one response in the format of an API."""
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """Return the response as JSON."""

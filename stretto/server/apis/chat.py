@@ -75,7 +75,7 @@ class Sampling(BaseModel):
 
     @property
     def sampling(self) -> RequestOptions:
-        """Return the fields as keyword arguments of a client."""
+        """The fields as keyword arguments of a client."""
         found: RequestOptions = {
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
@@ -198,7 +198,7 @@ def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, A
 
 
 class ChatWriter(EventWriter):
-    """Writes the answers to one request in the format of Chat Completions.
+    """A writer for the answers to one request in the format of Chat Completions.
 
     A stream is: a chunk with the role, chunks with content or tool calls, an empty one with the finish reason, one
     with the usage if requested, and ``[DONE]``. The chunks of multiple choices are interleaved, each with its index.

@@ -74,7 +74,7 @@ def _prompts(asked: CompletionsBody) -> list[str]:
 
 
 class CompletionsWriter:
-    """Writes answers in the format of Completions, one choice for each."""
+    """A writer for answers in the format of Completions, one choice for each."""
 
     def __init__(self, model: str, echoes: Sequence[str], *, include_usage: bool) -> None:
         self._frame = {

@@ -123,7 +123,7 @@ async def _free_where_refused(meter: Meter) -> AsyncGenerator[None]:
 
 
 class _Tally:
-    """Counts the tokens of a stream: from its usage, or else one for each event."""
+    """A token counter for a stream: takes its usage, or else about one token per event."""
 
     def __init__(self) -> None:
         self.reported = 0

@@ -222,7 +222,7 @@ _WHOLE = ("stop", "nothing_found", "tool_calls")
 
 
 class ResponsesWriter(EventWriter):
-    """Writes one answer in the format of Responses: output items, each with its own start, deltas and end."""
+    """A writer for one answer in the format of Responses: output items, each with a start, deltas and an end."""
 
     def __init__(self, model: str, asked: ResponsesBody, *, events: bool) -> None:
         super().__init__(events=events)

@@ -14,7 +14,7 @@ from stretto.server.server_options import ServerOptions
 
 
 class AdmissionControl:
-    """Admits requests one after the other, as long as there is room.
+    """A queue that admits requests one after the other, as long as there is room.
 
     Attributes:
         running: answers that are being written.

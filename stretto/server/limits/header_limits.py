@@ -40,7 +40,7 @@ class BoundedHead(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._fits(len(name) + len(value) + _BESIDE) and not self._trails:  # trailers do not count here
+        if self._fits(len(name) + len(value) + _BESIDE) and not self._trails:  # trailers are dropped
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -23,7 +23,7 @@ _FILES = frozenset({"data", "file_data"})  # fields of a body that contain encod
 
 
 class Meter:
-    """Adds up the tokens of a request: from the usage of its answers, or else estimated from their events.
+    """The running total of a request's tokens: from the usage of its answers, or else estimated from their events.
 
     Attributes:
         passed_on: tokens of what was passed on unchanged to the model's server.

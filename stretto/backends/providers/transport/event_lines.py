@@ -22,7 +22,7 @@ class BodyTooLargeError(Exception):
 
 
 class EventLines:
-    r"""Passes on an event stream in complete lines; whatever precedes its first field is kept instead.
+    r"""A filter that passes on an event stream in complete lines, and keeps whatever precedes its first field.
 
     Line ends become ``\n``. Comments and empty events are dropped: they mean nothing, and can be endless.
     The marker ``[DONE]`` is dropped with all that follows: an SDK that sees it stops reading, and leaves the
@@ -89,7 +89,7 @@ class EventLines:
 
 
 class JsonLines(EventLines):
-    """Converts each line of a stream of JSON objects into a server-sent event."""
+    """A filter that converts each line of a stream of JSON objects into a server-sent event."""
 
     def _line(self, line: bytes | bytearray) -> bytes:
         if not self._begun:

@@ -12,7 +12,7 @@ MOST_TEXT = 8 * 2**20  # characters of one generation, thinking included; no mod
 
 
 class IncomingText:
-    """Joins split characters, and ends at a stop text or a limit.
+    """A text buffer that joins split characters, and ends at a stop text or a limit.
 
     JSON can contain half of a character outside the basic plane (a surrogate). Two consecutive halves become the
     character, even across pieces; a lone half becomes U+FFFD. Stop texts are cut here even if the provider
