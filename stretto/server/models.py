@@ -111,7 +111,7 @@ class Models:
         return self._paths.sub(lambda found: self._hidden[found[0]], sent) if self._hidden else sent
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return all names in the format of OpenAI's list, with the fields that Anthropic's and OpenRouter's add."""
+        """Return all names in the format of OpenAI's list, with the fields that Anthropic's and OpenRouter's have."""
         return [self.described(name) for name in self._listed]
 
     def described(self, name: str) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Endpoint:
                     raise
                 stay()
                 await self._tell(exchange, shutting_down())
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a response and the server keeps running
+            except Exception as error:  # noqa: BLE001 - the client gets a response, the server runs on
                 await self._tell(exchange, error)
         except ClientGoneError:
             return

@@ -173,7 +173,7 @@ def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOp
 
 
 def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the format that constrains the answer, and the fields for a model's server that supports more than we do.
+    """Return the format that constrains the answer, and what to send instead to a server that supports more than we.
 
     Raises `Problem`.
     """
