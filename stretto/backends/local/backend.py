@@ -1,4 +1,4 @@
-"""A model in this process, behind the protocol of a backend."""
+"""The backend that runs a model in this process."""
 
 from __future__ import annotations
 
@@ -54,65 +54,64 @@ __all__ = ["LocalBackend", "tell_traces"]
 
 _log = logging.getLogger(__package__)
 
-_LET_GO_S = 2.0  # a deadline may pass while a drafter hangs or a forward takes long; the engine ends the request later
-_MARK_TOKENS = 24  # at the end of a prompt, which hold the mark of a thought that begins there
-_LONG_TEXT = 20_000  # characters; making more into tokens takes more than some milliseconds
+_LET_GO_S = 2.0  # a deadline can pass while a drafter hangs or a forward takes long; the engine ends the request later
+_MARK_TOKENS = 24  # last tokens of a prompt, which contain the mark of a thought that begins there
+_LONG_TEXT = 20_000  # characters; tokenizing more takes more than a few milliseconds
 
 
 class LocalBackend:
-    """Generates with a model in this process.
+    """Runs a model in this process.
 
-    The model is loaded when it is first needed, in a thread; the engine runs it in another. Backends of one process
-    that were made with the same files and options share both, and the last `aclose` ends them.
+    The model is loaded in a thread when it is first needed, and the engine runs it in another. Backends of one process
+    with the same files and options share both, and the last `aclose` ends them.
 
     Args:
         model: ``local:pocket``, ``local:./folder`` or ``local:`` and a hub name.
         dtype: ``float32``, ``bfloat16``, ...; by default bfloat16 where the machine computes in it, else float32.
-        quantize: weights in few bits, for compiled code on a CPU: ``int8`` or ``int4`` rounds them while they are
-            loaded, in groups of 32 with a scale each. By default those of a GGUF file stay as they are stored, unless a
-            dtype is given, and others are not rounded; ``none`` unpacks GGUF files, too. Rows are rounded to 8 bits for
-            products with such weights. Elsewhere weights are unpacked, and one warning says so.
+        quantize: low-bit weights, for compiled code on a CPU: ``int8`` or ``int4`` rounds them while they are loaded,
+            in groups of 32 with one scale each. By default the weights of a GGUF file stay as stored, unless a dtype is
+            given, and others are not rounded; ``none`` also unpacks GGUF files. Activations are rounded to 8 bits when
+            multiplied by such weights. Elsewhere weights are unpacked, and one warning is logged.
         device: ``cpu``, ``cuda``, ...; by default the GPU where there is one.
-        trust_remote_code: run Python code that came with the model.
-        cuda_graphs: record decoding steps while the model is loaded, and repeat them as a whole: about two to five
-            times as fast on an H100. By default on a CUDA device. Each recorded step is compared with the plain one
-            first; if any differs, none is used. False saves some seconds of loading, and memory.
-        threads: for one forward at most; by default, as many as the model's size is worth.
-        compiled: run in code compiled for this processor. ``True`` waits for the compiler, the first time on a machine
-            some 20 seconds; ``False`` runs torch's operations and Python, which is slower on a CPU. ``None`` does so
-            until the code is there, compiled by a process beside the first answers, and waits only for the products of
-            weights in few bits, some 6 seconds; on a GPU it compiles nothing. By default, as the variable
-            ``STRETTO_COMPILED`` says, else ``None``.
-        decoding: how tokens are found, unless a request says otherwise; each method but a lossy one gives the
-            same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
-            ``autoregressive``.
-        draft: a smaller model with the same tokenizer, written as ``model`` is, for ``decoding="draft_model"``.
-        head: folder of a head for this model: a small network that drafts from the model's hidden states, such as one
-            for EAGLE-3. ``auto`` drafts with it where that pays, and ``decoding="head"`` with it alone. One in the
-            folder ``head`` beside the weights is found without being named.
+        trust_remote_code: run Python code that comes with the model.
+        cuda_graphs: record decoding steps while loading and replay each as a whole: about two to five times as fast on
+            an H100. On by default on a CUDA device. Each recorded step is first compared with the plain one; if any
+            differs, none is used. False saves memory and a few seconds of loading.
+        threads: maximum for one forward; by default, as many as pay off for the model's size.
+        compiled: run code compiled for this processor. ``True`` waits for the compiler, about 20 seconds the first time
+            on a machine; ``False`` runs torch's operations and Python, which is slower on a CPU. ``None`` does so until
+            a background process has compiled the code, and waits only for the products of low-bit weights, about 6
+            seconds; on a GPU it compiles nothing. The default comes from the variable ``STRETTO_COMPILED``, else
+            ``None``.
+        decoding: the default decoding method. All but the lossy ones give the same answer, at different speeds. Without
+            one, the router chooses for each request, and `stream` called directly uses ``autoregressive``.
+        draft: a smaller model with the same tokenizer, in the form of ``model``, for ``decoding="draft_model"``.
+        head: folder of a draft head: a small network that drafts from the model's hidden states, such as one for
+            EAGLE-3. ``auto`` drafts with it where that pays, and ``decoding="head"`` with it alone. A head in the
+            folder ``head`` next to the weights is found automatically.
         method_options: options of decoding methods, by the method's name: ``{"method": {"option": 0.5}}``.
-        prefix_cache_bytes: memory for what earlier requests have computed, from which the next turn of a chat starts;
-            0 for none.
-        draft_history_tokens: tokens of earlier answers, the latest, that ``suffix`` and ``auto`` look into. A server
-            keeps those to each key apart, and none without keys. The speed of a request reveals something of what is
-            looked into: give 0 where the callers of one process must not learn of each other.
-        draft_corpus: files and folders of text or code that ``suffix`` and ``auto`` look into as well. They are read
-            while the model is loaded: 16 MiB at most, and 24 bytes are kept of each token.
-        long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
-            ``auto``, the default, by focus where there is an adapter; ``refuse`` or ``None`` not at all. `FocusOptions`
-            say how documents are cut as well. The question has to stand at the end of the prompt. One such prompt is
-            read at a time, token by token.
-        adapter: the folder of a LoRA or DoRA adapter that peft saved, which is added to the weights.
-        adapters: folders of such adapters by names, which stay beside the weights. A request names one of them,
-            ``adapter="name"``. Each is read at the first such request.
+        prefix_cache_bytes: memory for the keys and values of earlier requests, from which the next turn of a chat
+            starts; 0 for none.
+        draft_history_tokens: number of recent answer tokens that ``suffix`` and ``auto`` draft from. A server keeps
+            them separate for each API key, and keeps none without keys. The speed of a request reveals something about
+            this history: pass 0 where callers of one process must not learn about each other.
+        draft_corpus: files and folders of text or code that ``suffix`` and ``auto`` also draft from. They are read
+            while the model is loaded: at most 16 MiB, and 24 bytes are kept for each token.
+        long_context: how a prompt longer than the window is answered: ``focus``, with an adapter next to the weights;
+            ``auto``, the default, with focus where there is an adapter; ``refuse`` or ``None`` not at all.
+            `FocusOptions` also set how documents are cut. The question must come at the end of the prompt. One such
+            prompt is read at a time, token by token.
+        adapter: folder of a LoRA or DoRA adapter saved by peft, to merge into the weights.
+        adapters: folders of such adapters by name, which are not merged. A request selects one with ``adapter="name"``;
+            each is read at the first such request.
         special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
             they are text, so that no message can end its turn and begin another.
-        progress: write a line to a terminal where loading takes more than five seconds.
+        progress: write a line to a terminal if loading takes more than two seconds.
 
     Attributes:
         places: files and folders that its model is loaded from.
 
-    Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
+    Raises `UnknownModelError`, `ModelNotFoundError` for a folder without a model, and `SettingsError`.
     """
 
     def __init__(
@@ -174,20 +173,20 @@ class LocalBackend:
         window = self._capabilities.context_window
         self._long_context = chosen_method(long_context, options.source.folder, self._name, window)
         if options.source.block_form() is not None:
-            self._long_context = None  # both ways read a prompt from left to right
+            self._long_context = None  # both methods read a prompt from left to right
         self._capabilities = replace(self._capabilities, beyond_window=self._long_context is not None)
         self._reader: LongPromptReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
-        self._records = Latest(Record)  # by tenant: how many steps it counts tells how much was written
+        self._records = Latest(Record)  # per tenant, because the step counts reveal how much was generated
 
     @property
     def name(self) -> str:
-        """The model name, ``local:model``."""
+        """Model name, ``local:model``."""
         return self._name
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; the window of a hub name is known once the model is loaded."""
+        """Capabilities of the model; the window of a hub name is known once it is loaded."""
         engine = self._loader.engine
         if engine is None:
             return self._capabilities
@@ -195,7 +194,7 @@ class LocalBackend:
         return known if form is None else of_blocks(known, form)
 
     def measured(self) -> Measured | None:
-        """What the engine has measured of its speed, for whoever asks; ``None`` before its model is loaded."""
+        """Return the engine's own speed measurements for this tenant; ``None`` before the model is loaded."""
         engine = self._loader.engine
         if engine is None:
             return None
@@ -203,14 +202,14 @@ class LocalBackend:
         return Measured(engine.step_ms, {name: decoding_of(found) for name, found in seen.items()})
 
     def forget_learned(self) -> None:
-        """Forget which drafts were taken, and the answers that drafts come from; so do all that share its engine."""
+        """Forget acceptance statistics and the answers used for drafting, for all backends that share the engine."""
         self._records.clear()
         for share in (self._loader, self._reading):
             if share is not None and (engine := share.engine) is not None:
                 engine.forget_learned()
 
     def load_now(self) -> Load:
-        """The sequences in its batch, and those that wait for a place there."""
+        """Return how many sequences are in the batch or waiting for a place in it."""
         engine = self._loader.engine
         if engine is None:
             return Load()
@@ -219,15 +218,16 @@ class LocalBackend:
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Start one generation. Leaving the context returns once the engine has ended it, after two seconds at most.
+        """Start one generation. Leaving the context waits until the engine has ended it, two seconds at most.
 
-        Text that became ready together comes as one chunk. Raises `InvalidRequestError` for a decoding method that
-        is not there, `BackendError` and its children.
+        Text that is ready at the same time comes as one chunk. Raises `InvalidRequestError` for an unknown decoding
+        method, `BackendError` and its subclasses.
         """
         decodings = self.capabilities.decodings
         usual = DEFAULT_DECODING if DEFAULT_DECODING in decodings else decodings[0]
         decoding = options.decoding or self._decoding or usual
-        # What a model named by its hub name is shows when it is loaded; until then, a method of another kind is chosen.
+        # The kind of a model given by hub name is known once it is loaded. Until then a method of the other kind is
+        # accepted.
         if decoding not in {*decodings, *self._capabilities.decodings}:
             there = ", ".join(decodings)
             raise InvalidRequestError(
@@ -262,7 +262,7 @@ class LocalBackend:
         finally:
             self._running.discard(handle)
             handle.cancel()
-            with anyio.move_on_after(_LET_GO_S, shield=True):  # mostly one forward long
+            with anyio.move_on_after(_LET_GO_S, shield=True):  # usually takes one forward
                 await chunks.ended()
             if not handle.finished:
                 log_event(_log, logging.WARNING, "request left in a step", request=handle.number, waited_s=_LET_GO_S)
@@ -280,11 +280,10 @@ class LocalBackend:
         constraint: Constraint | None,
         whole: bool,
     ) -> Handle:
-        """Make the prompt into tokens and queue the request, or hand it to the reader of long prompts.
+        """Tokenize the prompt and queue the request, or pass it to the reader of long prompts.
 
-        A batch that is about to start waits for a request that is announced. Short texts are announced while they are
-        made into tokens. Long ones are not: no other request should wait for them. ``whole``: the answer is one tool
-        call.
+        A batch that is about to start waits for announced requests. Short texts are announced while they are tokenized.
+        Long ones are not, so that no other request waits for them. ``whole``: the answer is one tool call.
         """
         model = engine.model
         is_short = _is_short(prompt)
@@ -307,31 +306,30 @@ class LocalBackend:
                 return engine.submit(
                     request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced()
                 )
-        engine = await (self._reading or self._loader).ready()  # so long a prompt holds a document
+        engine = await (self._reading or self._loader).ready()  # so long a prompt contains a document
         reader = await self._loader.in_preparer(partial(self._long_reader, engine))
         request = generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
         chunks.reach("prepared")
         return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced())
 
     async def load_ahead(self) -> None:
-        """Load the model now, so that no answer waits for it. Raises what the loading raises, and `BackendError`."""
+        """Load the model now, so that no answer waits for it. Raises any error from loading, and `BackendError`."""
         await self._loader.ready()
 
     async def count_tokens(self, prompt: ModelRequest) -> int:
-        """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""
+        """Return the exact number of prompt tokens, chat template included. Loads the model if needed."""
         encode = partial(self._tokens, (await self._loader.ready()).model, prompt)
         return len(await self._loader.in_worker(encode))
 
     async def text_counter(self) -> Callable[[str], int]:
-        """Count with the model's tokenizer. Loads the model if it is not loaded yet."""
+        """Return a function that counts with the model's tokenizer. Loads the model if needed."""
         tokenizer = (await self._loader.ready()).model.tokenizer
         return lambda text: len(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
 
     async def aclose(self) -> None:
-        """End the running requests, the threads and the model. Idempotent.
+        """Cancel running requests, stop the threads and free the model. Idempotent.
 
-        Its memory is free afterwards. It waits some seconds for a model that is being loaded; one that takes longer is
-        freed as soon as it is loaded.
+        Waits a few seconds for a model that is being loaded; one that takes longer is freed as soon as it is loaded.
         """
         self._reader = None
         for handle in tuple(self._running):
@@ -343,9 +341,9 @@ class LocalBackend:
     async def _prepared(
         self, engine: Engine, prompt: ModelRequest, decoding: str, adapter: str | None
     ) -> Constraint | None:
-        """Compile a grammar and read adapters, which can take seconds, outside the event loop.
+        """Compile the grammar and read adapters outside the event loop; this can take seconds.
 
-        The request is not announced yet, so no other one waits for this.
+        The request is not announced yet, so no other request waits for this.
         """
         wanted = format_of(prompt)
         is_there = adapter is None or engine.has_beside(adapter)
@@ -362,7 +360,7 @@ class LocalBackend:
         return await self._loader.in_preparer(prepare)
 
     def _long_reader(self, engine: Engine) -> LongPromptReader:
-        """The reader of prompts longer than the window; the first call reads and hashes the weights."""
+        """Return the reader of prompts longer than the window; the first call reads and hashes the weights."""
         make = long_prompts()
         assert make is not None  # noqa: S101 - `chosen_method` has checked; for the type checker
         assert self._long_context is not None  # noqa: S101 - the caller has checked; as above
@@ -370,7 +368,7 @@ class LocalBackend:
         return self._reader
 
     def _tokens(self, model: LoadedModel, prompt: ModelRequest, window: int | None = None) -> tuple[int, ...]:
-        """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
+        """Tokenize the prompt. With ``window``, raises `ContextOverflowError` for most prompts that do not fit."""
         return model.chat.encode(
             turns_of(prompt, model.form),
             tools=tools_shown(prompt),
@@ -382,12 +380,12 @@ class LocalBackend:
 
 
 def _is_short(prompt: ModelRequest) -> bool:
-    """Whether a text becomes tokens within some milliseconds."""
+    """Return whether a text can be tokenized within a few milliseconds."""
     return sum(len(message.content) for message in prompt.messages) < _LONG_TEXT
 
 
 def _log_submitted(model: str, request: int, began: float, stages: Stages) -> None:
-    """Log what a call waited for before it was in the engine's queue."""
+    """Log what a call waited for before the engine queued it."""
     caller, loaded, prepared = calling(), stages.loaded_s or began, stages.prepared_s or began
     log_event(
         _log,
@@ -403,7 +401,7 @@ def _log_submitted(model: str, request: int, began: float, stages: Stages) -> No
 
 
 def tell_traces(handle: Handle) -> None:
-    """Add the spans of the engine to the call under way; for a watched request that has ended."""
+    """Add the engine's spans to the current call, for a watched request that has ended."""
     at, now = handle.stages.get, time.perf_counter()
     submitted, admitted, first = at("submitted"), at("admitted"), at("first_token")
     work = []

@@ -1,4 +1,4 @@
-"""What is known of a local model before it is loaded: whether its options can be right, and what it will do."""
+"""Checks the options of a local model and states its capabilities before it is loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["capabilities_of", "compiled_by_default", "of_blocks"]
 
-_DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
+_DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are aliases
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
 VARIABLE = "STRETTO_COMPILED"  # as in the kernels' `jit`, which loads numpy
 _POCKET_PASSAGE = 256  # tokens of the passages in its lessons
@@ -46,7 +46,7 @@ def compiled_by_default() -> bool | None:
 
 
 def of_blocks(capabilities: Capabilities, form: BlockForm) -> Capabilities:
-    """What is left of them for a model that writes blocks of tokens at once."""
+    """Return the capabilities without those that a model which writes blocks of tokens at once lacks."""
     return replace(
         capabilities,
         decodings=_rules_of(form),
@@ -62,7 +62,7 @@ def _rules_of(form: BlockForm) -> tuple[str, ...]:
 
 
 def capabilities_of(options: LoadingOptions) -> Capabilities:
-    """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
+    """Return the capabilities as far as they are known before loading. Raises `SettingsError`."""
     _check(options)
     pocket = options.source.name.removeprefix("local:") in MODELS
     form = form_in(options.source)
@@ -87,7 +87,7 @@ def capabilities_of(options: LoadingOptions) -> Capabilities:
 
 
 def _check(options: LoadingOptions) -> None:
-    """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
+    """Raise `SettingsError` for options that are wrong on any machine; torch is not imported yet."""
     numbers = {"threads": (options.threads, 1), "prefix_cache_bytes": (options.prefix_cache_bytes, 0)}
     numbers["draft_history_tokens"] = (options.draft_history_tokens, 0)
     if isinstance(options.draft_history_tokens, int) and options.draft_history_tokens > MOST_REMEMBERED:
@@ -123,14 +123,14 @@ def _check(options: LoadingOptions) -> None:
 
 
 def _decodings(options: LoadingOptions) -> tuple[str, ...]:
-    """The decoding methods that can be chosen. Raises `SettingsError` where the one asked for is not among them."""
+    """Return the decoding methods that can be chosen. Raises `SettingsError` if the requested one is not among them."""
     missing = {name: _missing(options, name) for name in all_drafters()}
     usable = tuple(name for name, lack in missing.items() if not lack)
     offered = tuple(name for name in usable if name not in LOSSY or name == options.decoding)
     if (form := options.source.block_form()) is not None:
         usable = offered = _rules_of(form)
     elif options.source.hub_name is not None and options.decoding is not None and options.decoding in block_rules():
-        usable = offered = (*offered, options.decoding)  # what it is shows when it is loaded
+        usable = offered = (*offered, options.decoding)  # the kind of model is known once it is loaded
     if options.decoding is not None and options.decoding not in usable:
         raise SettingsError(
             f"decoding={safe_repr(options.decoding)} cannot be used.{missing.get(options.decoding, '')} "
@@ -140,8 +140,8 @@ def _decodings(options: LoadingOptions) -> tuple[str, ...]:
 
 
 def _missing(options: LoadingOptions, decoding: str) -> str:
-    """What a decoding method lacks, in a sentence; empty if nothing."""
-    method, folder = METHODS.get(decoding), options.source.folder  # of another package, nothing is known
+    """Return what a decoding method lacks, as a sentence; empty if nothing."""
+    method, folder = METHODS.get(decoding), options.source.folder  # nothing is known about methods of other packages
     if method is None:
         return ""
     lack = ""

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunks", "decoding_of"]
 
-_THOUGHT = "reasoning_content"  # the field that most servers tell thoughts in
+_THOUGHT = "reasoning_content"  # the field in which most servers return thoughts
 
 
 class Chunks:
-    """Takes events from the engine's thread and yields chunks; all events that are ready become one chunk.
+    """Receives events from the engine's thread and yields chunks; all events that are ready become one chunk.
 
     A chunk without text comes at once, and another when the engine admits the request: they carry the stages so far.
-    Made in the event loop that reads it. What a generation took is added to ``record``.
-    ``warnings`` come with the last chunk, ``unheld`` with the first: the keywords of a schema that is not held whole.
-    ``reader`` takes thoughts and tool calls out of the text.
+    Create it in the event loop that reads it. The figures of the generation are added to ``record``. ``warnings`` come
+    with the last chunk. ``unheld``, the schema keywords that are not fully enforced, comes with the first. ``reader``
+    separates thoughts and tool calls from the text.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Chunks:
     ) -> None:
         self._backend = backend
         self.unheld: tuple[str, ...] = ()
-        self.generated: Sequence[int] = ()  # tokens so far, as the engine adds to them
+        self.generated: Sequence[int] = ()  # tokens so far; the engine appends to it
         self.reader: Reader | None = None
         self._thought_tokens = self._calls = 0
         self._warnings = warnings
@@ -80,7 +80,7 @@ class Chunks:
             self._finished.set()
 
     def reach(self, stage: Literal["loaded", "prepared"] | Stage, at_s: float | None = None) -> None:
-        """Note that the call has come to a stage, now or at a time of `time.perf_counter`; from any thread."""
+        """Record that the call reached a stage, now or at a time of `time.perf_counter`; from any thread."""
         at_s = time.perf_counter() if at_s is None else at_s
         with self._lock:
             self.stages = replace(self.stages, **{f"{stage}_s": at_s})
@@ -88,7 +88,7 @@ class Chunks:
             self._loop.call_soon_threadsafe(self._filled.set)
 
     async def ended(self) -> None:
-        """Wait until the engine has let go of the request."""
+        """Wait until the engine has released the request."""
         await self._finished.wait()
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
@@ -138,7 +138,7 @@ class Chunks:
         )
 
     def _said(self, pieces: Sequence[Piece], *, ended: bool) -> Chunk:
-        """The text of some pieces, the calls and the thought in it, and the log-probabilities of what is no thought."""
+        """Return the text of some pieces, its tool calls and thoughts, and log-probabilities of all but thoughts."""
         if self.reader is None:
             scores = tuple(self._logprob(each) for piece in pieces for each in piece.logprobs)
             return Chunk(text="".join(piece.text for piece in pieces), logprobs=scores)
@@ -167,7 +167,7 @@ class Chunks:
         )
 
     async def _news(self) -> tuple[list[Piece | Finished], Stages | None]:
-        """Wait for events or a stage; all events since the last ones, and the stages if they have changed."""
+        """Wait for events or a stage. Return all new events, and the stages if they have changed."""
         while True:
             await self._filled.wait()
             with self._lock:
@@ -175,7 +175,7 @@ class Chunks:
                 stages = None if self.stages == self._stages_sent else self.stages
                 self._stages_sent = self.stages
                 self._filled.clear()
-            if events or stages:  # a stage may have come along with the events before it
+            if events or stages:  # a stage can arrive together with the events before it
                 return events, stages
 
     def _logprob(self, score: Score) -> TokenLogprob:
@@ -185,7 +185,7 @@ class Chunks:
 
 
 def decoding_of(figures: Figures) -> DecodingStats:
-    """The figures of one generation, or of several by one method, as an answer has them."""
+    """Convert the figures of one generation, or the sum of those of one method, into the statistics of an answer."""
     return DecodingStats(
         methods=(figures.decoding,),
         steps=figures.steps,

@@ -1,4 +1,4 @@
-"""Loads an engine once, when it is first needed, and does other long work of a local backend in threads."""
+"""Loads an engine when it is first needed, and runs other long work of a local backend in threads."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["EngineLoader", "EngineShare"]
 
-_PATIENCE_S = 3.0  # for which closing waits for a model that is being loaded, and for one that is loaded:
+_PATIENCE_S = 3.0  # how long closing waits for a model that is being loaded, and for one that is loaded:
 _FREEING_S = 15.0
 
 T = TypeVar("T")
 
 
 class Worker:
-    """One thread. It ends with `close`, without references to this object, or when the interpreter exits.
+    """A thread that ends with `close`, when this object is garbage-collected, or when the interpreter exits.
 
-    Unlike the executors of `concurrent.futures`, it still takes work while the interpreter exits, when a client that
-    nobody closed is closed.
+    Unlike the executors of `concurrent.futures`, it still accepts work while the interpreter exits, when an unclosed
+    client is closed.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,7 +47,7 @@ class Worker:
         weakref.finalize(self, end).atexit = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Do work after what was submitted before; at once in the calling thread if this one has ended."""
+        """Run work after everything submitted before; at once in the calling thread if this thread has ended."""
         future: Future[T] = Future()
 
         def job() -> None:
@@ -68,7 +68,7 @@ class Worker:
         self._thread.end()
 
     def close(self) -> None:
-        """Do what `end` does, and wait for the thread."""
+        """End the thread after the submitted work, and wait for it."""
         self.end()
         self._thread.join()
 
@@ -76,11 +76,11 @@ class Worker:
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
-        del job  # frees what it refers to before the next one comes
+        del job  # frees what it references before the next one comes
 
 
 async def first_of(*futures: Future[Any]) -> None:
-    """Wait until one of them is done. Cancelling the caller cancels none of them, for which others may wait."""
+    """Wait until one of the futures is done. Cancelling the caller cancels none of them: others may wait for them."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def tell(_: Future[Any]) -> None:
@@ -93,13 +93,13 @@ async def first_of(*futures: Future[Any]) -> None:
 
 
 class EngineLoader:
-    """Loads one engine, and does other long work in threads.
+    """Loads one engine, and runs other long work in two threads.
 
-    There are two threads. One loads the model and makes long texts into tokens. The other one prepares requests, which
-    may take much longer: it compiles grammars and hashes weights.
+    One thread loads the model and tokenizes long texts. The other prepares requests, which can take much longer: it
+    compiles grammars and hashes weights.
 
     Attributes:
-        shares: of the backends that use it.
+        shares: those of the backends that use it.
     """
 
     def __init__(self, name: str, load: Callable[[Callable[[], bool]], Engine]) -> None:
@@ -125,9 +125,9 @@ class EngineLoader:
         return error
 
     async def ready(self, left: Future[None]) -> Engine:
-        """Wait for the engine with its model loaded, unless the caller has ``left`` before.
+        """Wait for the engine with its model loaded, unless ``left`` is done first.
 
-        Raises what the loading raised, or `BackendError`.
+        Raises any error from loading, or `BackendError`.
         """
         if self._fork.happened():
             raise self._unable(
@@ -145,7 +145,7 @@ class EngineLoader:
                 raise self._is_closed()
             self._worker = self._worker or Worker(f"stretto worker {self._name}")
             if self._loading is None or (self._loading.done() and self._loading.exception()):
-                # A failed loading is tried again: the hub may be reachable now.
+                # A failed loading is retried: the hub may be reachable now.
                 self._loading = Future()
                 self._worker.submit(partial(self._load_for, self._loading))
             loading = self._loading
@@ -156,12 +156,12 @@ class EngineLoader:
         return loading.result()
 
     async def in_worker(self, work: Callable[[], T]) -> T:
-        """Do work in the thread that loads the model."""
+        """Run work in the thread that loads the model."""
         worker = self._worker
         return work() if worker is None else await asyncio.wrap_future(worker.submit(work))
 
     async def in_preparer(self, work: Callable[[], T]) -> T:
-        """Do work in the thread that prepares requests. Raises `BackendError` if the backend is closed before."""
+        """Run work in the thread that prepares requests. Raises `BackendError` if the backend is closed before."""
 
         def unless_closed() -> T:
             if self._closed.is_set():
@@ -176,10 +176,10 @@ class EngineLoader:
         return await asyncio.wrap_future(preparer.submit(unless_closed))
 
     async def aclose(self) -> None:
-        """End the engine and the threads. Idempotent.
+        """Stop the engine and the threads. Idempotent.
 
-        It waits some seconds for a model that is being loaded. If that takes longer, as it does where a disk hangs, its
-        thread goes on alone, and frees what it has loaded.
+        Waits a few seconds for a model that is being loaded. If that takes longer, for example because a disk hangs,
+        the thread continues alone and frees what it has loaded.
         """
         if self._fork.happened():
             return
@@ -191,7 +191,7 @@ class EngineLoader:
         if worker is None:
             return
         look_again()
-        # In the worker, after the loading: joining the engine's thread here would hold up the event loop.
+        # In the worker, after the loading: joining the engine's thread here would block the event loop.
         closing = worker.submit(partial(_close, loading, preparer))
         worker.end()
         patience = _PATIENCE_S if loading is not None and not loading.done() else _FREEING_S
@@ -205,7 +205,7 @@ class EngineLoader:
                 loading.set_exception(self._is_closed())
 
     def _load_for(self, loading: Future[Engine]) -> None:
-        """Load, in the worker, for those who wait for a future; by then they may wait no more."""
+        """Load in the worker and set the result of the future, which may be done already."""
         if is_exiting():  # the worker has ended, and the exit would wait for the event loop in whose thread this runs
             with suppress(InvalidStateError):
                 loading.set_exception(self._is_closed())
@@ -214,7 +214,7 @@ class EngineLoader:
         try:
             with told_of_loading(self._name, wanted=any(share.progress for share in self.shares)):
                 engine = self._load(self._is_given_up)
-        except BaseException as error:  # noqa: BLE001 - raised to who waits for the future
+        except BaseException as error:  # noqa: BLE001 - raised to whoever waits for the future
             with suppress(InvalidStateError):
                 loading.set_exception(error)
             return
@@ -231,16 +231,16 @@ class EngineLoader:
 
 
 class EngineShare:
-    """One backend's share of an engine: backends whose models and options agree hold one model in memory.
+    """One backend's share of an engine: backends with the same model and options share one model in memory.
 
-    The first of them that needs the model loads it, and the last that is closed frees it. Each may be used in its
-    own event loops.
+    The first backend that needs the model loads it, and the last one to close frees it. Each can be used in its own
+    event loops.
 
     Args:
-        name: of the model, as this backend writes it.
-        identity: of the model's files and options.
-        load: loads it, unless it is given up.
-        progress: say on a terminal that it is being loaded, if that takes long.
+        name: the model name as this backend spells it.
+        identity: identifies the model's files and options.
+        load: loads the engine; its argument returns whether loading was given up.
+        progress: report on a terminal that the model is being loaded, if that takes long.
     """
 
     def __init__(
@@ -265,15 +265,15 @@ class EngineShare:
         return None if loader is None else loader.engine
 
     async def ready(self) -> Engine:
-        """Wait for the engine with its model loaded. Raises what the loading raised, or `BackendError`."""
+        """Wait for the engine with its model loaded. Raises any error from loading, or `BackendError`."""
         return await self._joined().ready(self._left)
 
     async def in_worker(self, work: Callable[[], T]) -> T:
-        """Do work in the thread that loads the model."""
+        """Run work in the thread that loads the model."""
         return await self._joined().in_worker(work)
 
     async def in_preparer(self, work: Callable[[], T]) -> T:
-        """Do work in the thread that prepares requests. Raises `BackendError` if the backend is closed before."""
+        """Run work in the thread that prepares requests. Raises `BackendError` if the backend is closed before."""
         return await self._joined().in_preparer(work)
 
     def _joined(self) -> EngineLoader:
@@ -290,7 +290,7 @@ class EngineShare:
             return self._loader
 
     async def aclose(self) -> None:
-        """Leave the engine; the last one ends it and its threads, as `EngineLoader.aclose` says. Idempotent."""
+        """Leave the engine; the last to leave ends it and its threads, see `EngineLoader.aclose`. Idempotent."""
         with _sharing:
             with suppress(InvalidStateError):
                 self._left.set_result(None)

@@ -1,4 +1,4 @@
-"""A call of this backend as what the engine generates: tokens, limits, sampling and format."""
+"""Turns a call into the engine's request: tokens, limits, sampling and response format."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def generation(
     room: int,
     joined: tuple[JoinedPaths, ...] = (),
 ) -> Generation:
-    """The request to the engine.
+    """Build the request to the engine.
 
-    ``room``: tokens that the answer may have at most; ``joined``: paths among ``ids``.
+    ``room``: maximum number of answer tokens; ``joined``: paths among ``ids``.
     """
     extra = prompt.extra
     own = model.sampling | {
         name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
-    }  # what the model recommends; the caller's values take precedence
+    }  # the model's recommended values; the caller's take precedence
     usual, caller = None if model.diffusion is None else model.diffusion.answer, calling()
     wanted = options.max_tokens or usual or _DEFAULT_NEW_TOKENS
     return Generation(
@@ -65,17 +65,17 @@ def generation(
 
 
 def format_of(prompt: ModelRequest) -> Mapping[str, Any] | str | None:
-    """The JSON Schema or the pattern that the answer has to keep to, if any."""
+    """Return the JSON Schema or the pattern that the answer must follow, if any."""
     return prompt.response_regex if prompt.response_schema is None else prompt.response_schema
 
 
 def _draft(model: LoadedModel, text: str) -> tuple[int, ...]:
-    """The tokens of a text that the answer may resemble, as it would begin after the prompt."""
+    """Tokenize a text that the answer may resemble, as if it followed the prompt."""
     return tuple(model.tokenizer(text, add_special_tokens=False, verbose=False).input_ids) if text else ()
 
 
 def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The caller's fields that change logits; token ids of JSON are texts."""
+    """Return the caller's fields that change logits; JSON has token ids as strings."""
     found = {name: extra[name] for name in ("repetition_penalty",) if extra.get(name) is not None}
     if bias := extra.get("logit_bias"):
         try:
@@ -94,9 +94,9 @@ _Ids = tuple[int, ...]
 def tokens_with_paths(
     prompt: ModelRequest, encode: Callable[[ModelRequest], _Ids]
 ) -> tuple[_Ids, tuple[JoinedPaths, ...]]:
-    """The tokens of a prompt, and where its paths are in them.
+    """Return the tokens of a prompt, and where its paths are among them.
 
-    A token that reaches over the beginning of a path, as ``>`` with the new line behind it, belongs to what is before.
+    A token that crosses the beginning of a path, such as ``>`` with the following new line, counts as before it.
     """
     ids, joined = encode(prompt), list[JoinedPaths]()
     for fork in prompt.paths:
@@ -109,7 +109,7 @@ def tokens_with_paths(
 
 
 def _tokens_before(at: int, prompt: ModelRequest, ids: _Ids, encode: Callable[[ModelRequest], _Ids]) -> int:
-    """How many tokens begin before a character of the last turn."""
+    """Return how many tokens begin before a character of the last turn."""
     last = prompt.messages[-1]
     cut = last.model_copy(update={"content": last.content[:at]})
     before = encode(replace(prompt, messages=(*prompt.messages[:-1], cut)))

@@ -1,4 +1,4 @@
-"""The options of a local model, and how it is loaded and its engine started with them."""
+"""The options of a local model; loads it and starts its engine."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ __all__ = ["DEFAULT_DECODING", "MOST_REMEMBERED", "REMEMBERED", "SLOTS", "Loadin
 
 DEFAULT_DECODING = "autoregressive"
 REMEMBERED = 20_000
-"""Tokens of earlier answers in which drafts are looked for: about 50 answers, 4 MB."""
+"""Tokens of earlier answers that are searched for drafts: about 50 answers, 4 MB."""
 MOST_REMEMBERED = 1_000_000
 
 SLOTS = 16
-"""Of the engine's batch, and calls that one answer sends at a time."""
+"""Places in the engine's batch, and calls that one answer sends at a time."""
 
 _log = logging.getLogger(__package__)
 
@@ -51,12 +51,12 @@ _NO_LOCAL = f". Without it, set {either([*default_keys()])}, or name another mod
 
 @dataclass(frozen=True)
 class LoadingOptions:
-    """The options for loading a local model; `LocalBackend` says what each means.
+    """Options for loading a local model; see `LocalBackend`.
 
     Attributes:
-        adapter: folder of an adapter that is added to the weights.
-        adapters: folders of adapters beside the weights, by name.
-        reading: add the adapter for reading documents to the weights.
+        adapter: folder of an adapter to merge into the weights.
+        adapters: folders of unmerged adapters, by name.
+        reading: merge the adapter for reading documents into the weights.
     """
 
     source: Source
@@ -80,15 +80,15 @@ class LoadingOptions:
 
     @property
     def has_reading(self) -> bool:
-        """Whether an adapter for reading documents stands beside the weights, and was trained on them."""
+        """Whether an adapter for reading documents, trained on the weights, lies next to them."""
         folder = self.source.folder
         return self.adapter is None and folder is not None and (folder / READING_FILE).is_file()
 
     def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
         """Wait until no other model is being loaded, then load the model and start its engine, unless it is given up.
 
-        What may take any time comes before or after that turn, and holds up no other model: a model of the hub is
-        downloaded, files are read ahead while libraries are imported, a chat template is rendered.
+        Steps of unbounded length run before or after that turn, and block no other model: downloading a hub model,
+        reading files ahead while libraries are imported, rendering a chat template.
 
         Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
         """
@@ -121,7 +121,7 @@ class LoadingOptions:
 
     @property
     def _is_in_few_bits(self) -> bool:
-        """Whether weights are to be held in few bits, as far as that is known before the model is read."""
+        """Whether weights will be kept in few bits, as far as that is known before the model is read."""
         if self.compiled is False or not (self.device or "cpu").startswith("cpu"):
             return False
         if self.quantize is None and self.dtype is None and self.adapter is None and not self.reading:
@@ -131,7 +131,7 @@ class LoadingOptions:
 
     @contextmanager
     def _kept(self) -> Iterator[list[Path]]:
-        """The file of the model, if its weights are mapped from another one; they are read from now on."""
+        """Yield the model's file if its weights are mapped from a kept copy; reading the copy starts now."""
         if self.source.file is None or self.quantize is not None or not self._is_in_few_bits:
             yield []
             return
@@ -145,17 +145,17 @@ class LoadingOptions:
                 stop_reading(kept)
 
     def _fetched(self) -> LoadingOptions:
-        """The same options for models of the hub that are here."""
+        """Return the same options with hub models downloaded."""
         if self.source.hub_name is None and (self.draft is None or self.draft.hub_name is None):
             return self
         try:
             from stretto.local_engine.model.loading.weights import fetch  # noqa: PLC0415 - it imports torch
         except ImportError:
-            return self  # loading says so
+            return self  # loading reports it
         return replace(self, source=fetch(self.source), draft=None if self.draft is None else fetch(self.draft))
 
     def identity(self) -> str:
-        """What makes a model in memory this one: its options, and its files as they are now."""
+        """Return a string that identifies the model in memory: its options, and the current state of its files."""
         options = {each.name: getattr(self, each.name) for each in fields(self)}
         for name, each in (("source", self.source), ("draft", self.draft)):
             options[name] = each and (each.file or each.folder or each.hub_name)
@@ -163,7 +163,7 @@ class LoadingOptions:
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Files and folders that are read at any time."""
+        """All files and folders that are ever read."""
         return tuple(
             path for path in (*self._places(), *self.adapters.values(), *self.draft_corpus) if path is not None
         )
@@ -174,7 +174,7 @@ class LoadingOptions:
             yield
 
     def _places(self) -> list[Path | None]:
-        """Files and folders that are read ahead."""
+        """Return the files and folders to read ahead."""
         sources = [self.source, *([] if self.draft is None else [self.draft])]
         folders = [folder for each in sources if (folder := each.folder) is not None]
         heads = [folder / "head" for folder in folders]
@@ -216,7 +216,7 @@ class LoadingOptions:
         return self._engine(model, draft, self._files(model, texts), measure=measure)
 
     def attach_lora(self, engine: Engine, name: str) -> None:
-        """Let an engine read one of the adapters, if it has not yet.
+        """Attach one of the adapters to an engine, unless it has it already.
 
         Raises `SettingsError` for an adapter that cannot be read or does not fit, and `ModelNotFoundError` for a pipe.
         """
@@ -228,7 +228,7 @@ class LoadingOptions:
             engine.attach_lora(name, read_lora(self.adapters[name]))
 
     def _files(self, model: LoadedModel, texts: Sequence[str]) -> FileTexts | None:
-        """The texts of files to draft from, if any were named."""
+        """Tokenize the texts of files to draft from, if any were given."""
         if not texts:
             return None
         from stretto.local_engine.drafting.sources.files import tokenized  # noqa: PLC0415 - it imports numpy
@@ -269,9 +269,9 @@ class LoadingOptions:
         )
         try:
             engine.equip(engine.decoding_for(self.decoding or DEFAULT_DECODING))
-            if self.head is not None:  # what does not fit is told before the first question
+            if self.head is not None:  # report a misfit before the first question
                 for name, method in METHODS.items():
-                    # That the head is all it needs:
+                    # Only methods for which the head is sufficient:
                     if method.missing is not None and not method.missing(None, self.head):
                         engine.equip(name)
         except BaseException:
@@ -281,7 +281,7 @@ class LoadingOptions:
 
 
 def _import_ahead() -> None:
-    """Import what loading takes, while files are read. What cannot be imported is told by loading."""
+    """Import what loading needs while files are read. Loading reports what cannot be imported."""
     if sys.flags.optimize <= 1:
         with suppress(ImportError), _uncollected():
             import stretto.local_engine.model.adapters.lora  # noqa: PLC0415
@@ -293,10 +293,10 @@ def _written(value: object) -> str:
 
 
 def _state(place: Path) -> list[tuple[str, int, int]]:
-    """Paths, sizes and times of change of a file or of what a folder holds."""
+    """Return paths, sizes and modification times of a file or of the entries of a folder."""
     whole = place.resolve()
     states: list[tuple[str, int, int]] = []
-    with suppress(OSError):  # loading says so
+    with suppress(OSError):  # loading reports it
         for path in sorted(whole.iterdir()) if whole.is_dir() else [whole]:
             if path.exists():
                 state = path.stat()
@@ -305,7 +305,7 @@ def _state(place: Path) -> list[tuple[str, int, int]]:
 
 
 class _Collecting:
-    """Who has paused the garbage collector: two models may be on their way at once."""
+    """Counts pauses of the garbage collector: two models can be loading at once."""
 
     def __init__(self) -> None:
         self.lock, self.paused, self.was_on = threading.Lock(), 0, False

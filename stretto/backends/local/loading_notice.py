@@ -1,4 +1,4 @@
-"""Says on a terminal that a model is still being loaded: a program that is silent for a minute looks as if it hung."""
+"""Reports on a terminal that a model is still being loaded: a program silent for a minute looks as if it hung."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from stretto.local_engine.model.loading.loading_progress import doing
 __all__ = ["silence", "told_of_loading"]
 
 _AFTER_S, _LOOK_S = 2.0, 0.25
-_LEAST_NAME = 16  # characters of a model's name
+_LEAST_NAME = 16  # minimum characters shown of a model's name
 _silent = threading.Event()
 
 
 def silence() -> None:
-    """Say nothing in this process any more: it shows by itself what it waits for, as the command line does."""
+    """Write nothing more in this process: the program, such as the command line, shows its own progress."""
     _silent.set()
 
 
 @contextmanager
 def told_of_loading(model: str, *, wanted: bool) -> Iterator[None]:
-    """Write to standard error what is done if what is inside takes long; only on a terminal and in a notebook.
+    """Report the loading progress on standard error if the body takes long; only on a terminal or in a notebook.
 
-    On a terminal, one line changes with it; in a notebook there is a line for each change.
+    On a terminal one line is updated; in a notebook each change is a new line.
     """
     in_notebook = "ipykernel" in sys.modules  # a cell shows it
     if not wanted or _silent.is_set() or not (in_notebook or _is_terminal()):
@@ -66,12 +66,12 @@ def _tell(model: str, ended: threading.Event, in_notebook: bool) -> None:
 
 
 def _end_of(name: str, room: int) -> str:
-    """The end of a long name, such as a path: what is done stands behind it and is to be seen."""
+    """Return the end of a long name, such as a path, so that the progress after it stays visible."""
     most = max(_LEAST_NAME, room - len("stretto: ") - 1)
     return name if len(name) <= most else f"…{name[1 - most :]}"
 
 
 def _over(last: str, line: str) -> str:
-    """A line in place of the last one, in the width of the terminal: a longer one would stay where it is."""
+    """Return a line that overwrites the last one, cut to the width of the terminal: a longer one would wrap."""
     width = shutil.get_terminal_size().columns - 1
     return f"\r{line[:width]:{min(len(last), width)}}"

@@ -1,6 +1,6 @@
-"""What of a request a chat template is given: the turns with their tool calls and thoughts, tools, and arguments.
+"""Prepares a request for a chat template: turns with tool calls and thoughts, tools, and arguments.
 
-A required call is constrained to a JSON schema, and is the whole answer.
+A required call is constrained by a JSON schema, and is the whole answer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
 
 
 def form_in(source: Source) -> MarkupForm | None:
-    """The marks of a model before it is loaded; ``None`` for one that is not on this machine yet."""
+    """Return the markup of a model before it is loaded; ``None`` for one that is not on this machine yet."""
     if source.file is not None:
         return form_of(source.chat_template())
     if source.folder is None:
@@ -50,14 +50,14 @@ def form_in(source: Source) -> MarkupForm | None:
 
 def _text(path: Path) -> str:
     try:
-        # Of a regular file only: a pipe may have no other end.
+        # Regular files only: a pipe may have no other end.
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     except OSError:
         return ""
 
 
 def turns_of(prompt: ModelRequest, form: MarkupForm) -> list[dict[str, Any]]:
-    """The messages as chat templates take them: the arguments of tool calls, most as objects, and thoughts."""
+    """Convert messages to what chat templates read: thoughts, and tool calls whose arguments are mostly objects."""
     short = form.calls is not None and form.calls.short_ids
     turns: list[dict[str, Any]] = []
     for message in prompt.messages:
@@ -75,33 +75,33 @@ def turns_of(prompt: ModelRequest, form: MarkupForm) -> list[dict[str, Any]]:
 
 
 def _thought(turn: Mapping[str, Any]) -> str:
-    """What was thought before a turn, as OpenAI-compatible servers tell it."""
+    """Return the thoughts of a turn from the fields that OpenAI-compatible servers use."""
     found = (turn.get(name) for name in ("reasoning_content", "reasoning"))
     return next((said for said in found if isinstance(said, str) and said), "")
 
 
 def _call(call: Mapping[str, Any], *, short: bool, as_text: bool) -> dict[str, Any]:
     function = dict(call.get("function") or {})
-    with suppress(ValueError, RecursionError):  # a model wrote it; what is not JSON stays unchanged
+    with suppress(ValueError, RecursionError):  # written by a model; anything but JSON stays unchanged
         given = function.get("arguments") or "{}"
         function["arguments"] = given if as_text else json.loads(given)
     return {**call, **({"id": _shortened(call.get("id"))} if short else {}), "function": function}
 
 
 def _shortened(call_id: Any) -> str:
-    """The name of a call as Mistral's templates take it."""
+    """Return a call id in the form that Mistral's templates accept."""
     name = str(call_id)
     return name if _SHORT_ID.fullmatch(name) else hashlib.sha256(name.encode(errors="replace")).hexdigest()[:9]
 
 
 def new_call_id(form: MarkupForm) -> str:
-    """A name for a call that its chat template takes when the call is shown again."""
+    """Create a call id that the chat template accepts when the call is shown again."""
     short = form.calls is not None and form.calls.short_ids
     return secrets.token_hex(5)[:9] if short else f"call_{secrets.token_hex(8)}"
 
 
 def template_arguments(prompt: ModelRequest) -> dict[str, Any]:
-    """Arguments for the chat template: those of the caller, and the effort."""
+    """Return the arguments for the chat template: those of the caller, and the effort."""
     effort = prompt.extra.get("reasoning_effort") or prompt.effort
     return {**({} if effort is None else {"reasoning_effort": effort}), **_given(prompt)}
 
@@ -111,9 +111,9 @@ def _given(prompt: ModelRequest) -> Mapping[str, Any]:
 
 
 def left_out(template: object, prompt: ModelRequest, backend: str) -> tuple[str, ...]:
-    """Say which of the caller's fields have no effect: neither the engine nor the template reads them.
+    """Return warnings about the caller's fields that neither the engine nor the template reads.
 
-    And say where there is no template, without which most models go on with a text instead of answering it.
+    Also warns about a missing template, without which most models continue a text instead of answering it.
     """
     text = str(template)
 
@@ -135,12 +135,12 @@ def left_out(template: object, prompt: ModelRequest, backend: str) -> tuple[str,
 
 
 def tools_shown(prompt: ModelRequest) -> list[dict[str, Any]]:
-    """The tools that the model is shown."""
+    """Return the tools that the model is shown."""
     return [] if prompt.tool_choice == "none" else [dict(tool) for tool in prompt.tools]
 
 
 def check_template(form: MarkupForm, prompt: ModelRequest, backend: str) -> None:
-    """Raise `RequestRejectedError` for tools, or calls of them, that the template has no place for."""
+    """Raise `RequestRejectedError` for tools or tool calls that the template does not support."""
     needed = tools_shown(prompt) or any(each.tool_calls or each.role == "tool" for each in prompt.messages)
     if needed and form.calls is None:
         raise RequestRejectedError(
@@ -151,7 +151,7 @@ def check_template(form: MarkupForm, prompt: ModelRequest, backend: str) -> None
 
 
 def forced_schema(prompt: ModelRequest, backend: str) -> dict[str, Any] | None:
-    """The JSON schema of a required call; ``None`` where the model decides.
+    """Return the JSON schema of a required call; ``None`` where the model decides.
 
     Raises `RequestRejectedError` for a choice that is none of the tools.
     """
