@@ -1,4 +1,4 @@
-"""One forward: loading a model, its layers, its key-value cache.
+"""The model of one forward: loading, layers, and the key-value cache.
 
 Private: not part of the public API, and may change at any time.
 """

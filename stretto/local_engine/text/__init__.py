@@ -1,4 +1,4 @@
-"""Makes messages into tokens by chat templates, and tokens into text.
+"""Turns messages into tokens with chat templates, and tokens into text.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,9 +1,9 @@
-"""A conversation as the token ids a model was trained to read: its own chat template, and text that stays text.
+"""Encodes a conversation as the token ids a model was trained on: by its chat template, keeping message text as text.
 
-A chat template writes control tokens such as ``<|im_end|>``. Written in a message, the same characters would become the
-same tokens, and the message could end its turn and begin another. So they are marked before the template is rendered,
-and become tokens of ordinary text. transformers does it likewise (``sanitize_control_tokens``), from a version on that
-is newer than the oldest one this package runs with.
+A chat template writes control tokens such as ``<|im_end|>``. In a message, the same characters would become the same
+tokens, and the message could end its turn and begin another. So they are marked before the template is rendered, and
+become tokens of ordinary text. transformers does the same (``sanitize_control_tokens``), but only in versions newer
+than the oldest one that this package supports.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from stretto.values.errors import BackendError, ContextOverflowError, RequestRej
 __all__ = ["ChatTemplate", "Turn"]
 
 Turn = dict[str, Any]
-"""One message: ``role`` and ``content``, and where a template takes tools, ``tool_calls`` and ``tool_call_id``."""
+"""One message: ``role`` and ``content``; with tools also ``tool_calls`` and ``tool_call_id``."""
 
-_CHARACTERS = 16  # read of a long prompt for each token of the window, before all of it is read
+_CHARACTERS = 16  # characters of a long prompt to read per token of the window, before reading all of it
 _Parts = tuple[list[Turn], list[Mapping[str, Any]], dict[str, Any]]
 _WORDS = frozenset(
     {
@@ -36,7 +36,7 @@ _WORDS = frozenset(
 )
 """Names and values that templates compare with."""
 _RENDERED = frozenset({"messages", "conversations", "self"})  # names of what a template is rendered with
-_CUT = 64  # tokens that the end of what is read may have too many, because it ends inside a word
+_CUT = 64  # excess tokens allowed at the end of a partial text, because it can end inside a word
 
 
 class ChatTemplate:
@@ -51,7 +51,7 @@ class ChatTemplate:
         self._name = name
         self._tokenizer = tokenizer
         self.template: object = getattr(tokenizer, "chat_template", None)
-        """The template itself; some models have several by name."""
+        """The template itself; some models have multiple named ones."""
         self._control = _control_tokens(tokenizer, self.template)
         longest_first = sorted(map(re.escape, self._control), key=len, reverse=True)
         self._written = re.compile("|".join(longest_first) or "(?!)")
@@ -60,9 +60,9 @@ class ChatTemplate:
         token = f"{self._begin}({self._written.pattern}){self._end}"
         self._marks = re.compile(f"{token}|{self._begin}|{self._end}")
         self._edges = _fragments(self._control)
-        self._last = f"qz{secret}l"  # behind the last turn, where that is gone on with
-        self._renderers: dict[str, Renderer] = {}  # kept, so that the processes are
-        self._stopped: StoppedError | None = None  # if not even two short turns can be rendered
+        self._last = f"qz{secret}l"  # marks the end of the last turn, where the model continues it
+        self._renderers: dict[str, Renderer] = {}  # cached, to keep their processes alive
+        self._stopped: StoppedError | None = None  # set if not even two short turns can be rendered
 
     def encode(
         self,
@@ -74,21 +74,21 @@ class ChatTemplate:
         special_tokens_in_text: bool = False,
         window: int | None = None,
     ) -> tuple[int, ...]:
-        """Put messages into the chat template, and make token ids of them.
+        """Render messages with the chat template, and return the token ids.
 
         Args:
-            turns: the messages. A turn of the assistant at the end is left open, for the model to go on with.
+            turns: the messages. An assistant turn at the end is left open for the model to continue.
             tools: functions that the model may call, in OpenAI's form.
-            arguments: of the template, such as ``enable_thinking``.
-            closing: is shown the prompt, and says what to put behind it.
-            special_tokens_in_text: let the model's control tokens that are written in messages be control tokens.
+            arguments: template arguments, such as ``enable_thinking``.
+            closing: takes the prompt and returns what to append to it.
+            special_tokens_in_text: read the model's control tokens in messages as control tokens.
             window: tokens; a prompt that is far longer is refused without reading most of it.
 
-        The template is rendered in another process, which is waited for.
+        Blocks while another process renders the template.
 
-        Raises `RequestRejectedError` for messages that the template refuses and for arguments that are not the
-        caller's to set, `ContextOverflowError` beyond ``window``, and `BackendError` for a template that needs too
-        much time, memory or text.
+        Raises `RequestRejectedError` for messages that the template refuses and for arguments that the caller must not
+        set, `ContextOverflowError` beyond ``window``, and `BackendError` for a template that needs too much time,
+        memory or text.
         """
         if arguments:
             self._check_arguments(arguments)
@@ -97,7 +97,7 @@ class ChatTemplate:
         marked = parts if special_tokens_in_text else self._all_marked(parts, mark)
         text = self._render(*marked)
         if not special_tokens_in_text and (edged := self._all_marked(parts, partial(self._mark_edges, mark))) != marked:
-            # The template may put a control token together, as '<' ~ name ~ '>' does.
+            # The template may assemble a control token from parts, as '<' ~ name ~ '>' does.
             apart = self._render(*edged)
             text, marked = (text, marked) if self._count(apart) == self._count(text) else (apart, edged)
         if closing is not None:
@@ -116,7 +116,7 @@ class ChatTemplate:
         return tuple(found if self.template is not None else self._framed(found))
 
     def _check_arguments(self, arguments: Mapping[str, Any]) -> None:
-        """Refuse what would replace the template or the messages, or what transformers does with them."""
+        """Reject arguments that would replace the template, the messages, or options of transformers."""
         own = inspect.signature(self._tokenizer.apply_chat_template).parameters.keys() - {"documents"}
         for name in arguments:
             if name in own | _RENDERED or name.endswith("_token"):
@@ -133,20 +133,20 @@ class ChatTemplate:
 
     def _mark(self, content: str) -> str:
         """Put marks around control tokens."""
-        normal = self._normal(content)  # some control tokens are looked for in this
+        normal = self._normal(content)  # some control tokens are matched in the normalised text
         if normal != content and len(self._written.findall(normal)) > len(self._written.findall(content)):
             content = normal
         return self._written.sub(rf"{self._begin}\g<0>{self._end}", content)
 
     def _normal(self, text: str) -> str:
-        """A text as the tokenizer changes it, where it looks for control tokens in that."""
+        """Normalise a text as the tokenizer does, if it matches control tokens in normalised text."""
         normalizer = getattr(getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None)
         if normalizer is None or not any(self._control.values()):
             return text
         return str(normalizer.normalize_str(text))
 
     def _mark_edges(self, mark: Callable[[str], str], content: str) -> str:
-        """Also put marks where the text, with what a template puts beside it, may be a part of a control token."""
+        """Also mark the edges of a text that can form a control token with what the template puts next to it."""
         marked = mark(content)
         if not content or content in _WORDS:
             return marked
@@ -157,13 +157,13 @@ class ChatTemplate:
         return f"{self._begin if before else ''}{marked}{self._begin if behind else ''}"
 
     def _count(self, text: str) -> int:
-        """Control tokens in a rendered text that were not marked."""
+        """Count control tokens in a rendered text that were not marked."""
         return sum(len(self._written.findall(self._normal(piece))) for piece in self._marks.split(text)[::2])
 
     def end_of_turn(self) -> set[int]:
-        """The control token that the template writes behind a turn of the assistant, if it writes one.
+        """Return the control token that the template writes after an assistant turn, if any.
 
-        A template that is stopped at a bound here is not rendered again; `encode` says so.
+        If the template hits a limit here, it is not rendered again; `encode` then raises.
         """
         if self.template is None:
             return set()
@@ -173,7 +173,7 @@ class ChatTemplate:
         except StoppedError as error:
             self._stopped = error
             return set()
-        except Exception:  # noqa: BLE001 - a template that refuses these turns is asked again with those of a request
+        except Exception:  # noqa: BLE001 - a template that refuses these turns may accept those of a request
             return set()
         _, found, behind = text.rpartition(self._last)
         special: Mapping[int, Any] = self._tokenizer.added_tokens_decoder
@@ -189,13 +189,13 @@ class ChatTemplate:
         if self._stopped is not None:
             raise self._was_stopped(self._stopped)
         refusal: Exception | None = None
-        # Some templates refuse a system message; its text then stands before the first user message.
+        # Some templates refuse a system message; its text then precedes the first user message.
         for shown in (turns,) if (folded := _fold_system(turns)) == turns else (turns, folded):
             try:
                 return self._apply(shown, tools, arguments)
             except StoppedError as error:
                 raise self._was_stopped(error) from error
-            except Exception as error:  # noqa: BLE001 - its author wrote what it raises
+            except Exception as error:  # noqa: BLE001 - the template's author decides what it raises
                 refusal = refusal or error
         raise RequestRejectedError(
             f"The chat template of {self._name} refuses these messages: {refusal}.", backend=self._name
@@ -222,7 +222,7 @@ class ChatTemplate:
     def _shown(
         self, turns: list[Turn], tools: list[Mapping[str, Any]], arguments: Mapping[str, Any], *, begins: bool
     ) -> str:
-        """What the template makes of messages; ``begins``: and of the beginning of an answer behind them."""
+        """Render messages; ``begins``: followed by the beginning of an answer."""
         template = self._tokenizer.get_chat_template(None, tools or None)
         renderer = self._renderers.get(template)
         if renderer is None:
@@ -237,17 +237,17 @@ class ChatTemplate:
                 "add_generation_prompt": begins,
             }
         )
-        return fix_surrogates(text)  # a template may cut a character in two, and no tokenizer takes halves
+        return fix_surrogates(text)  # a template can cut a character in two, and no tokenizer takes halves
 
     def _up_to_the_last(self, text: str, content: str) -> str:
-        """What was rendered up to the end of the last turn, without the end of a turn."""
+        """Return the rendered text up to the end of the last turn's content, without the end-of-turn mark."""
         before, found, behind = text.rpartition(self._last)
         if not found or content.strip() not in before:
             raise RefusedError("it does not show the last message, which was to be gone on with")
-        return before if behind.startswith(" ") else before.rstrip()  # it may trim what it is given
+        return before if behind.startswith(" ") else before.rstrip()  # the template may strip its input
 
     def _check_length(self, text: str, window: int) -> None:
-        """Refuse a prompt as soon as its beginning is too long. Each try reads four times as much as the last."""
+        """Reject a prompt as soon as its beginning is too long. Each try reads four times as much as the last."""
         length = _CHARACTERS * window
         while length < len(text):
             beginning = self._marks.sub(r"\1", text[:length])
@@ -265,18 +265,18 @@ class ChatTemplate:
         return list(found)
 
     def _ids_between(self, piece: str, *, first: bool) -> list[int]:
-        """Encode a part of the text that stands behind another one."""
+        """Encode a part of the text that follows another one."""
         encode = partial(self._ids, add_special_tokens=False)
         return encode(piece) if first else _behind(encode, piece)
 
     def _plain_ids(self, token: str) -> list[int]:
         """Encode the characters of a control token as text."""
         forbidden = set(map(self._tokenizer.convert_tokens_to_ids, self._control))
-        forbidden.discard(self._tokenizer.unk_token_id)  # a character that the tokenizer has not becomes this one
+        forbidden.discard(self._tokenizer.unk_token_id)  # the id of any character unknown to the tokenizer
         found = _behind(self._plain, token)
         if forbidden.isdisjoint(found):
             return found
-        # The tokenizer has the token as a word; single characters are not control tokens.
+        # The vocabulary contains the token as a word; single characters are not control tokens.
         found = [each for character in token for each in _behind(self._plain, character)]
         if forbidden.isdisjoint(found):
             return found
@@ -287,7 +287,7 @@ class ChatTemplate:
         )
 
     def _plain(self, text: str) -> list[int]:
-        """Encode text without looking for added tokens, special or not."""
+        """Encode text without matching added tokens, special or not."""
         fast = getattr(self._tokenizer, "backend_tokenizer", None)
         if fast is None or not hasattr(fast, "pre_tokenizer"):
             return list(
@@ -301,7 +301,7 @@ class ChatTemplate:
         return [token.id for word in words for token in fast.model.tokenize(word)]
 
     def _framed(self, ids: list[int]) -> list[int]:
-        """Put the tokens around a text that the tokenizer puts there by itself."""
+        """Add the tokens that the tokenizer itself puts around a text."""
         bare, framed = (self._ids("a", add_special_tokens=added) for added in (False, True))
         places = range(len(framed) - len(bare) + 1)
         at = next((place for place in places if framed[place : place + len(bare)] == bare), 0)
@@ -309,9 +309,9 @@ class ChatTemplate:
 
 
 def _control_tokens(tokenizer: Any, template: object) -> dict[str, bool]:
-    """The tokens that text must not become, and whether each is looked for in normalised text.
+    """Return the tokens that text must not become, and whether each is matched in normalised text.
 
-    All special ones, and those of the added ones that the template writes, white space aside.
+    These are all special tokens, and the added tokens in the template except white space.
     """
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     found = {
@@ -323,9 +323,9 @@ def _control_tokens(tokenizer: Any, template: object) -> dict[str, bool]:
 
 
 def _fragments(tokens: Collection[str]) -> tuple[set[str], set[str], str]:
-    """The beginnings of tokens, their ends, and all of them.
+    """Return the beginnings of tokens, their ends, and all of them.
 
-    Of tokens between marks such as ``<`` and ``>``: the others are words, and text is full of their letters.
+    Only tokens between marks such as ``<`` and ``>`` count: the others are words, and text is full of their letters.
     """
     marks = [token for token in tokens if len(token) > 1 and not (token[0].isalnum() or token[-1].isalnum())]
     heads = {token[:place] for token in marks for place in range(1, len(token))}
@@ -334,7 +334,7 @@ def _fragments(tokens: Collection[str]) -> tuple[set[str], set[str], str]:
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:
-    """The same value, with all its texts and names changed."""
+    """Return the same value with all its strings and keys changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -343,7 +343,7 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _behind(encode: Callable[[str], list[int]], piece: str) -> list[int]:
-    """Encode what stands behind other text: behind a new line, so that no space is put before it."""
+    """Encode text that follows other text: after a new line, so that no space is put before it."""
     line, found = encode("\n"), encode(f"\n{piece}")
     return found[len(line) :] if line and found[: len(line)] == line else encode(piece)
 

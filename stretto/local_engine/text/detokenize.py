@@ -1,4 +1,4 @@
-"""From token ids to text, piece by piece, without incomplete characters."""
+"""Turns token ids into text, piece by piece, without incomplete characters."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _PATIENCE = 16
 
 
 class TextStream:
-    """Decodes a growing sequence of tokens; text that was returned never changes.
+    """Decodes a growing sequence of tokens; text once returned never changes.
 
-    A token can end inside a character, and a decoder may treat the first of its tokens differently: some drop a leading
-    space. So the tokens of the previous piece are decoded again in front of the new ones, and text is held back while
-    its last character is incomplete.
+    A token can end inside a character, and a decoder may treat its first token differently: some drop a leading space.
+    So the tokens of the previous piece are decoded again before the new ones, and text is withheld while its last
+    character is incomplete.
 
     Args:
         decode: token ids to text; invalid bytes become U+FFFD.
@@ -54,10 +54,10 @@ class TextStream:
         return known if len(known) == len(text) else (known + self._replaced(pending))[: len(text)]
 
     def _replaced(self, tokens: Sequence[int]) -> str:
-        """Each U+FFFD at the end of these tokens' text that is not an incomplete character."""
+        """Return each U+FFFD at the end of these tokens' text that is not an incomplete character."""
         if self._token_bytes is None:
             return ""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # holds back the bytes of an incomplete character
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # withholds the bytes of an incomplete character
         text = decoder.decode(b"".join(map(self._token_bytes, tokens)))
         return text[len(text.rstrip(_BROKEN)) :]
 
@@ -70,11 +70,11 @@ class TextStream:
 
 
 def decoder(tokenizer: Any, marks: Collection[str]) -> Callable[[Sequence[int]], str]:
-    """Find the fastest way from ids to text: transformers' wrapper takes longer than a step of a small model.
+    """Return the fastest function from ids to text: transformers' wrapper takes longer than a step of a small model.
 
-    Control tokens are left out, except for the marks that a model puts around thoughts and calls.
+    Control tokens are dropped, except the marks that a model puts around thoughts and calls.
     """
-    # The first call may switch truncation off inside the tokenizer, so it is made before other threads read it.
+    # The first call may switch off truncation inside the tokenizer, so it is made before other threads use it.
     tokenizer("")
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None or not hasattr(inner, "decode"):

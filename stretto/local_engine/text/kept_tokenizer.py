@@ -1,4 +1,4 @@
-"""A tokenizer as it was read before, without transformers, whose import takes half as long as that of torch."""
+"""A tokenizer restored from a cache without transformers, whose import takes half as long as that of torch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cl
 
 
 class KeptTokenizer:
-    """Answers what is asked of a fast tokenizer here as transformers' does, and hands all else on to that.
+    """Answers common calls as the fast tokenizer of transformers does, and delegates the rest to it.
 
     Args:
-        state: what `state_of` made of transformers' tokenizer.
+        state: the output of `state_of` for transformers' tokenizer.
     """
 
     def __init__(self, state: Mapping[str, Any]) -> None:
@@ -30,10 +30,10 @@ class KeptTokenizer:
             setattr(self, f"{name}_id", None if token is None else self.backend_tokenizer.token_to_id(token))
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, **options: Any) -> Any:
-        """The token ids of a text, by the name ``input_ids``."""
+        """Return the token ids of a text as ``input_ids``."""
         if not isinstance(text, str) or options.keys() - {"verbose"}:
             return self._in_transformers(text, add_special_tokens=add_special_tokens, **options)
-        # A batch, during which other threads run; a text by itself would hold the interpreter's lock
+        # As a batch, during which other threads run; encoding a single text would keep the interpreter's lock
         (found,) = self.backend_tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
         return _Encoded(input_ids=found.ids)
 
@@ -57,7 +57,7 @@ class KeptTokenizer:
         return str(self.backend_tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
 
     def convert_tokens_to_ids(self, token: str) -> int | None:
-        """The id of a token, or of the one for unknown ones."""
+        """Return the id of a token, or that of the unknown token."""
         found: int | None = self.backend_tokenizer.token_to_id(token)
         return self.unk_token_id if found is None else found
 
@@ -65,14 +65,14 @@ class KeptTokenizer:
         return dict(self.backend_tokenizer.get_vocab())
 
     def get_chat_template(self, _chat_template: None, _tools: object) -> str | None:
-        """The chat template; there is one only."""
+        """Return the only chat template."""
         return self.chat_template
 
     @cached_property
     def _in_transformers(self) -> Any:
         from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 - slow
 
-        kind: Any = PreTrainedTokenizerFast  # not typed there
+        kind: Any = PreTrainedTokenizerFast  # untyped in transformers
         made = kind(
             tokenizer_object=self.backend_tokenizer,
             **{name: token for name, token in self.special_tokens_map.items() if name in _SPECIAL},
@@ -82,7 +82,7 @@ class KeptTokenizer:
 
 
 class _Encoded(dict[str, Any]):
-    """As transformers' `BatchEncoding`."""
+    """Mimics transformers' `BatchEncoding`."""
 
     @property
     def input_ids(self) -> list[int]:
@@ -90,7 +90,7 @@ class _Encoded(dict[str, Any]):
 
 
 def state_of(tokenizer: Any) -> dict[str, Any] | None:
-    """What makes a `KeptTokenizer` of transformers' tokenizer; ``None`` for one with more than that answers for."""
+    """Return the state for a `KeptTokenizer`; ``None`` if transformers' tokenizer needs more than that supports."""
     template = tokenizer.chat_template
     if not (template is None or isinstance(template, str)) or getattr(tokenizer, "clean_up_tokenization_spaces", False):
         return None

@@ -1,4 +1,4 @@
-"""Renders a chat template in a separate process, within bounds of time, memory and length."""
+"""Renders a chat template in a separate process, within limits of time, memory and length."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from stretto.local_engine.text.template_process import OUT_OF_MEMORY
 
 __all__ = ["RefusedError", "Renderer", "StoppedError", "renderer_of"]
 
-_CPU_S = 1.0  # of the processor; a conversation of 1,000 turns takes some hundredths
-_WAIT_S = 20.0  # on a busy machine, and on one that does not bound the time of a processor
+_CPU_S = 1.0  # CPU time; a conversation of 1,000 turns takes some hundredths
+_WAIT_S = 20.0  # for a busy machine, and for one that cannot limit CPU time
 _START_S = 60.0
-_MEMORY = 2**29  # bytes, and for each byte of what is rendered:
+_MEMORY = 2**29  # bytes; in addition, for each byte of input:
 _MEMORY_PER_BYTE = 64
-_CHARACTERS = 2**20  # and for each byte of what is rendered:
+_CHARACTERS = 2**20  # in addition, for each byte of input:
 _CHARACTERS_PER_BYTE = 8
 _LONGEST = 2**20  # characters of a template; the longest known one has 40,000
 
@@ -34,28 +34,28 @@ _PROGRAM = (
 
 
 class RefusedError(Exception):
-    """The template refuses what it was given, or is none."""
+    """The template refuses its input, or is not a template."""
 
 
 class StoppedError(Exception):
-    """The template was stopped at a bound."""
+    """The template was stopped at a limit."""
 
 
 class Renderer:
     """Renders one template, one request at a time. Its process starts with the first one, and ends with this object.
 
-    Jinja cannot bound what a template needs: a single expression such as ``'a' * 10**10`` takes all memory. A process
-    can be bounded as a whole. Windows bounds only the time, and macOS not the memory.
+    Jinja cannot limit what a template needs: a single expression such as ``'a' * 10**10`` takes all memory. A process
+    can be limited as a whole. Windows limits only the time, and macOS does not limit the memory.
     """
 
     def __init__(self, template: str) -> None:
         self._template = template
         self._lock = threading.Lock()
-        self._running: list[subprocess.Popen[bytes]] = []  # one at most
+        self._running: list[subprocess.Popen[bytes]] = []  # at most one
         weakref.finalize(self, _end, self._running)
 
     def render(self, given: Mapping[str, Any]) -> str:
-        """Render with these values, which can be written as JSON.
+        """Render with these values, which must be serialisable as JSON.
 
         Raises `RefusedError`, and `StoppedError` for a template that needs too much or whose process has ended.
         """
@@ -81,7 +81,7 @@ class Renderer:
         raise StoppedError(said)
 
     def _asked(self, request: bytes) -> tuple[str, str]:
-        """What the process answers, and of which kind that is."""
+        """Return the kind of the process's answer, and the answer."""
         patience = _WAIT_S
         if not (self._running and self._running[0].poll() is None):
             _end(self._running)
@@ -144,7 +144,7 @@ def _end(running: list[subprocess.Popen[bytes]]) -> None:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what a broken pipe still holds cannot be written
+                with suppress(OSError):  # the rest of a broken pipe cannot be written
                     pipe.close()
 
 
@@ -153,7 +153,7 @@ _of_renderers = threading.Lock()
 
 
 def renderer_of(template: str) -> Renderer:
-    """The renderer of a template, which those who ask for the same one share."""
+    """Return the renderer of a template; callers with the same template share it."""
     with _of_renderers:
         found = _renderers.get(template)
         if found is None:

@@ -1,7 +1,7 @@
-"""The process that renders one chat template: it takes requests from its standard input, until that ends.
+"""The process that renders one chat template: it takes requests from its standard input until that ends.
 
-A template comes with a model's files, and may need any time and any memory. A thread inside it cannot be ended; a
-process can. Only Jinja is imported here, so that the process starts in a tenth of a second.
+A template comes with a model's files, and can need any amount of time and memory. A thread cannot be killed; a process
+can. Only Jinja is imported here, so that the process starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from jinja2.utils import Namespace
 __all__ = ["OUT_OF_MEMORY", "serve"]
 
 OUT_OF_MEMORY = 3
-"""The status of a process whose template needs too much memory."""
+"""Exit status of a process whose template needs too much memory."""
 
-_SAID = 500  # characters of an error that are told
+_SAID = 500  # characters of an error message that are sent
 
 
 def serve() -> None:
     """Render until there are no more requests. The first line is the template."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this process
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     template: Template | None = None
@@ -47,7 +47,7 @@ def serve() -> None:
             template = template or _Environment().from_string(source)
             _answer(answers, "text", _rendered(template, given, wanted["most"]))
         except MemoryError:
-            os._exit(OUT_OF_MEMORY)  # there may be too little memory to say so
+            os._exit(OUT_OF_MEMORY)  # there may be too little memory to report it
         except _TooLongError as error:
             _answer(answers, "too long", str(error))
         except Exception as error:  # noqa: BLE001 - a template raises whatever its author wrote
@@ -55,7 +55,7 @@ def serve() -> None:
 
 
 class _TooLongError(Exception):
-    """A template wrote more than it may."""
+    """A template wrote more than allowed."""
 
 
 def _rendered(template: Template, given: Mapping[str, Any], most: int) -> str:
@@ -76,7 +76,7 @@ def _answer(answers: IO[bytes], kind: str, said: str) -> None:
 
 
 def _bound(memory: int, cpu_s: float) -> None:
-    """Bound the memory and the time of this process; where the system cannot, the parent still bounds the time."""
+    """Limit the memory and the time of this process; where the system cannot, the parent still limits the time."""
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415 - Windows has none
@@ -90,7 +90,7 @@ def _bound(memory: int, cpu_s: float) -> None:
 class _Generation(Extension):
     """``{% generation %}``, which marks for training what a model writes; here its text is like any other."""
 
-    tags = {"generation"}  # noqa: RUF012 - as the class of Jinja has it
+    tags = {"generation"}  # noqa: RUF012 - as in the class of Jinja
 
     def parse(self, parser: Parser) -> nodes.Node:
         """Read the tag up to its end."""
@@ -99,10 +99,10 @@ class _Generation(Extension):
 
 
 class _Namespace(Namespace):
-    """Jinja's, without names that begin with an underscore: they would reach into the interpreter."""
+    """Jinja's namespace without names that begin with an underscore: they would reach into the interpreter."""
 
     def __init__(*args: Any, **fields: Any) -> None:
-        self, *given = args  # no name is taken from the fields
+        self, *given = args  # positional only: fields can have any name
         values = dict(*given, **fields)
         for name in values:
             _check_name(name)
@@ -119,7 +119,7 @@ def _check_name(name: object) -> None:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """What chat templates are written for: the settings, filters and functions that transformers gives them."""
+    """The environment that chat templates expect: the settings, filters and functions of transformers."""
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, LoopControlExtension])
@@ -135,12 +135,12 @@ def raise_exception(message: str) -> None:
 
 
 def strftime_now(form: str) -> str:
-    """The time now, written as ``form`` says."""
+    """Return the current time in the format ``form``."""
     return datetime.now().strftime(form)
 
 
 def _new_dict(*args: Any, **fields: Any) -> dict[Any, Any]:
-    return dict(*args, **fields)  # a function, because the class has attributes that the sandbox need not know
+    return dict(*args, **fields)  # a function, because the class has attributes that the sandbox must not see
 
 
 def _tojson(
@@ -150,5 +150,5 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON as it is; Jinja's own filter writes ``<`` and others as HTML wants them."""
+    """Serialise as plain JSON; Jinja's own filter escapes ``<`` and others for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

@@ -1,8 +1,8 @@
 """The bytes of a model's tokens, and its tokenizer for llguidance.
 
-llguidance itself copies the tokenizer, serialises it as JSON and parses that again, holding the interpreter's lock for
-most of this: with a large vocabulary all other threads wait for more than a second. Most large vocabularies are written
-in the alphabet of byte-level BPE. Their bytes are read here instead, and the existing tokenizer encodes text.
+llguidance itself copies the tokenizer, serialises it as JSON and parses that again, keeping the interpreter's lock for
+most of this: with a large vocabulary all other threads wait for more than a second. Most large vocabularies use the
+alphabet of byte-level BPE. Their bytes are read here instead, and the existing tokenizer encodes text.
 `benchmarks/formats.py` measures both.
 """
 
@@ -23,7 +23,7 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
 def vocabulary(tokenizer: Any, ends: Iterable[int]) -> LLTokenizer:
-    """Make llguidance's view of a transformers tokenizer whose answers end with ``ends``.
+    """Build the llguidance tokenizer of a transformers tokenizer whose answers end with ``ends``.
 
     Raises `ValueError` for a tokenizer that is not a fast one, or that llguidance cannot read.
     """
@@ -33,7 +33,7 @@ def vocabulary(tokenizer: Any, ends: Iterable[int]) -> LLTokenizer:
     if fast is None:
         raise ValueError("only fast tokenizers are supported")
     ends = sorted(ends)
-    if fast.padding or fast.truncation:  # neither belongs to a grammar
+    if fast.padding or fast.truncation:  # a grammar must not use either
         from llguidance.hf import from_tokenizer  # noqa: PLC0415
 
         return from_tokenizer(tokenizer, eos_token=ends)
@@ -46,9 +46,9 @@ def vocabulary(tokenizer: Any, ends: Iterable[int]) -> LLTokenizer:
 
 
 def token_bytes(tokenizer: Any) -> Callable[[int], bytes] | None:
-    """Make a function that gives the bytes of a token, none for special tokens; ``None`` for a slow tokenizer.
+    """Return a function from a token to its bytes, empty for special tokens; ``None`` for a slow tokenizer.
 
-    Spaces that a tokenizer writes as another character stay so: the bytes only tell where characters end.
+    Spaces that a tokenizer writes as another character stay so: the bytes only show where characters end.
     """
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is None or not hasattr(fast, "id_to_token"):
@@ -103,7 +103,7 @@ def _is_byte_level(fast: Any) -> bool:
 
 
 def _decoders(fast: Any) -> list[str]:
-    """The steps of the tokenizer's decoder."""
+    """Return the types of the decoder's steps."""
     if not fast.decoder:
         return []
     state = json.loads(fast.decoder.__getstate__())
@@ -111,7 +111,7 @@ def _decoders(fast: Any) -> list[str]:
 
 
 def byte_alphabet() -> dict[int, int]:
-    """The byte of each character of byte-level BPE: printable bytes stand for themselves, the others begin at 256."""
+    """Return the byte of each character of byte-level BPE: printable bytes are themselves, the others begin at 256."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in printable]
     return {code: code for code in printable} | {0x100 + place: byte for place, byte in enumerate(others)}

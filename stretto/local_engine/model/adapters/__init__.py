@@ -1,4 +1,4 @@
-"""LoRA and other adapters, merged or beside the weights.
+"""LoRA and other adapters, merged into the weights or kept separate.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,4 +1,4 @@
-"""Adapters beside a model's weights: what their files are called, and which weights each of them was trained on."""
+"""File names of adapters next to a model's weights, and the fingerprint of the weights that each was trained on."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = [
 ]
 
 CHANGE_FILE = "change.safetensors"
-"""Name of the differences of a model that is kept as changes of another one."""
+"""Name of the file with the differences of a model that is stored as changes of another one."""
 
 FOCUS_FILE = "focus.safetensors"
-"""Name of the adapter for focus reading."""
+"""File name of the adapter for focus reading."""
 
 READING_FILE = "reading.safetensors"
-"""Name of the adapter for reading passages of documents."""
+"""File name of the adapter for reading passages of documents."""
 
 LORA_CONFIG, LORA_FILE = "adapter_config.json", "adapter_model.safetensors"
-"""Names of the files of an adapter that peft wrote."""
+"""File names of an adapter saved by peft."""
 
 
 def fingerprint(folder: Path, *, reading: bool = False) -> str:
-    """SHA-256 of the model's weights, all files in the order of their names. Raises `SettingsError` without any.
+    """Return the SHA-256 of all weight files, in the order of their names. Raises `SettingsError` if there are none.
 
-    With ``reading``, the adapter for reading passages follows them, where there is one: prompts longer than the window
-    go to the sum of both.
+    With ``reading``, the adapter for reading passages is hashed after them, if there is one: prompts longer than the
+    window use the sum of both.
     """
     files = sorted(file for file in folder.glob("*.safetensors") if _holds_weights(file))
     if reading and files and (folder / READING_FILE).is_file():
@@ -58,7 +58,7 @@ def fingerprint(folder: Path, *, reading: bool = False) -> str:
 
 
 def read_lora_config(folder: Path) -> dict[str, Any]:
-    """What peft says of an adapter. Raises `SettingsError` where that is no JSON object."""
+    """Return the configuration of a peft adapter. Raises `SettingsError` unless it is a JSON object."""
     try:
         config: Any = json.loads((folder / LORA_CONFIG).read_text(encoding="utf-8"))
         cause = "" if isinstance(config, dict) else "it is no JSON object"
@@ -75,7 +75,7 @@ def read_lora_config(folder: Path) -> dict[str, Any]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], base: str, **notes: str) -> None:
-    """Write an adapter, completely or not at all, with its weights' `fingerprint` and what else is noted."""
+    """Write an adapter, completely or not at all, with the `fingerprint` of its weights and other notes."""
     from safetensors.torch import save_file  # noqa: PLC0415 - not there without the extra `local`
 
     new = path.with_suffix(".new")
@@ -86,21 +86,21 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], base: str, **notes:
 def read_tensors(
     path: Path, base: str, model: str, *, purpose: str, again: str
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read an adapter and its notes. Raises `SettingsError` unless it is one for the weights with this fingerprint.
+    """Read an adapter and its notes. Raises `SettingsError` unless it was trained on weights with this fingerprint.
 
     Args:
         path: of the file.
         base: the fingerprint.
         model: its name, for errors.
         purpose: what the adapter is for, after "no adapter for".
-        again: how it is trained again, as a sentence without its end.
+        again: how to train it again, as a sentence without its end.
     """
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - not there without the extra `local`
 
     try:
         with safe_open(path, framework="pt") as file:
             notes: dict[str, str] = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, OSError) as error:
         raise SettingsError(f"{path} is no adapter for {purpose}: {error}. {again}") from error
     if notes.get("base") != base:
@@ -112,7 +112,7 @@ def read_tensors(
 
 
 def _holds_weights(file: Path) -> bool:
-    """Whether a file holds weights of the model. Adapters say what they were trained on; a damaged file is neither."""
+    """Return whether a file contains weights of the model. Adapters name their base; a damaged file is neither."""
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - not there without the extra `local`
 
     try:

@@ -1,4 +1,4 @@
-"""Low-rank adapters beside the weights of a model, which requests share with those of other adapters and of none."""
+"""Unmerged low-rank adapters, so that requests with different adapters, or none, can share the weights of a model."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__ = ["UnmergedLora", "attach_lora"]
 
 
 _JOINED = {"query_key_value": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"}
-"""Modules of models that hold them so (Phi-3), by the product's name."""
+"""Modules of models that store these products joined (Phi-3), by the product's name."""
 
 
 def attach_lora(model: LoadedModel, name: str, adapter: LoraAdapter) -> LlamaForward | None:
-    """Keep an adapter beside the weights of a model, for rows that name it; see `Rows.adapters`.
+    """Attach an unmerged adapter to a model, for rows that name it; see `Rows.adapters`.
 
     Returns:
-        the forward, where compiled code may run it.
+        the forward, if compiled code can run it.
 
-    Raises `SettingsError` where it does not fit the model, or cannot be kept beside it.
+    Raises `SettingsError` if it does not fit the model, or has to be merged.
     """
     from stretto.local_engine.model.forward.transformers_forward import TransformersForward  # noqa: PLC0415 - slow
 
-    forward = getattr(model.forward, "plain", model.forward)  # recorded steps are those without it
+    forward = getattr(model.forward, "plain", model.forward)  # recorded steps run without adapters
     own = dict(forward.model.named_parameters()) if isinstance(forward, TransformersForward) else {}
     for weight, whole in adapter.replaced.items():
         if weight in own and torch.equal(own[weight].cpu(), whole.to(own[weight].dtype)):
-            continue  # the model's own, which peft saves beside the change of an output layer
+            continue  # the model's own, which peft saves with the change of an output layer
         does = "changes" if weight.removesuffix(".weight") in adapter.changes else "replaces"
         raise SettingsError(
             f"The adapter {str(adapter.folder)!r} {does} {weight}{' as a whole' if does == 'replaces' else ''}, which "
@@ -59,9 +59,9 @@ def attach_lora(model: LoadedModel, name: str, adapter: LoraAdapter) -> LlamaFor
 
 
 def _unmerged_products(forward: LlamaForward, adapter: LoraAdapter) -> Places:
-    """What an adapter adds to each product, by the number of the layer and the product's name.
+    """Return what an adapter adds to each product, by layer number and product name.
 
-    Raises `SettingsError` where it does not fit.
+    Raises `SettingsError` if it does not fit.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for number, layer in enumerate(forward.weights.layers):
@@ -87,7 +87,7 @@ def _unmerged_products(forward: LlamaForward, adapter: LoraAdapter) -> Places:
 
 
 def _unmerged_modules(forward: TransformersForward, adapter: LoraAdapter) -> dict[str, UnmergedLora]:
-    """What an adapter adds to the products of linear layers, by their names in transformers."""
+    """Return what an adapter adds to the products of linear layers, by their names in transformers."""
     modules = dict(forward.model.named_modules())
     adapter.check({name: tuple(each.shape) for name, each in forward.model.named_parameters()})
     found: dict[str, UnmergedLora] = {}
@@ -102,7 +102,7 @@ def _unmerged_modules(forward: TransformersForward, adapter: LoraAdapter) -> dic
 
 
 def _parts_of(forward: LlamaForward, name: str, weight: Weight) -> list[tuple[str, int]]:
-    """The modules of a layer that a product joins, by their names in transformers, and the rows of each."""
+    """Return the modules of a layer that a product joins, by their names in transformers, and the rows of each."""
     outer = weight.shape[0] if isinstance(weight, Tensor) else weight.outer
     if forward.family.is_joined and name in _JOINED:
         return [(_JOINED[name], outer)]
@@ -120,11 +120,11 @@ class OutputChange:
     """The change of some outputs of a product, in float32.
 
     Attributes:
-        first: of the outputs.
-        last: the one behind the last.
+        first: the first of the outputs.
+        last: one past the last output.
         down: # [rank, inner]
         up: # [outputs, rank]
-        factor: of the changed outputs (DoRA) # [outputs]
+        factor: multiplies the changed outputs (DoRA) # [outputs]
     """
 
     first: int
@@ -135,7 +135,7 @@ class OutputChange:
 
 
 class UnmergedLora:
-    """The changes of one product, which may be of several modules.
+    """The changes of one product, which can join multiple modules.
 
     Args:
         changes: in the order of the outputs.
@@ -152,7 +152,7 @@ class UnmergedLora:
         """Join the changes of the parts of a weight.
 
         Args:
-            changes: of each part, and how many rows it has.
+            changes: of each part, and its number of rows.
             weight: of the product # [outer, inner]
         """
         dense: Tensor | None = None
@@ -173,15 +173,15 @@ class UnmergedLora:
         """Add the changes to a product without its bias.
 
         Args:
-            rows: that were multiplied # [..., inner]
-            product: with the weight # [..., outer]
+            rows: the multiplied rows # [..., inner]
+            product: their product with the weight # [..., outer]
         """
         down, up, factor = self._as.get(rows.dtype) or self._whole(rows.dtype)
         changed = product + (rows @ down.T) @ up.T
         return changed if factor is None else changed * factor
 
     def _whole(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
-        """All of it as two matrices, and a factor of each output."""
+        """Return all changes as two matrices, and a factor for each output."""
         like, ups, factor = self.changes[0].up, list[Tensor](), None
         for change in self.changes:
             whole = like.new_zeros(self._outer, change.up.shape[1])

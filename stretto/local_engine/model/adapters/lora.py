@@ -1,7 +1,7 @@
-"""Low-rank adapters as peft saves them: ``adapter_config.json`` beside ``adapter_model.safetensors``.
+"""Low-rank adapters as saved by peft: ``adapter_config.json`` and ``adapter_model.safetensors``.
 
-A change of a weight is a product of two narrow matrices. It can be added to the weight for good, or be computed beside
-it (`attached_lora.py`).
+The change of a weight is a product of two narrow matrices. It can be merged into the weight, or computed separately
+(`attached_lora.py`).
 
 Hu et al., arXiv:2106.09685 (LoRA); Kalajdzievski, arXiv:2312.03732 (its scale by the root of the rank); Liu et al.,
 arXiv:2402.09353 (DoRA, which also sets the length of each row).
@@ -32,9 +32,9 @@ _PREFIX = "base_model.model."
 _KEY = re.compile(r"(?P<module>.+)\.(?P<part>lora_A|lora_B|lora_magnitude_vector)(?:\.[\w-]+)??(?:\.weight)?")
 _NAME = re.compile(r"\^?[\w.-]+")
 _LAST = "lm_head.weight"
-_LONGEST = 1e4  # of a row, and a number of a whole parameter; the longest row of SmolLM2 has 50
+_LONGEST = 1e4  # limit for the length of a row and for numbers of whole parameters; the longest row of SmolLM2 has 50
 _BASE_LAYER = ".base_layer."
-"""In the name of a weight that peft saves as it was, beside the changes of its module: that of an output layer."""
+"""Part of the name of a weight that peft saves unchanged with the changes of its module: that of an output layer."""
 
 _UNREAD = {
     "lora_bias": "biases of its own",
@@ -48,11 +48,11 @@ _UNREAD = {
 
 @dataclass(frozen=True, slots=True)
 class LoraDelta:
-    """What is added to one weight.
+    """The change of one weight.
 
     Attributes:
         down: # [rank, inner]
-        up: with the scale in it # [outer, rank]
+        up: with the scale applied # [outer, rank]
         magnitude: lengths of the rows of the changed weight (DoRA) # [outer]
     """
 
@@ -62,28 +62,28 @@ class LoraDelta:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the weight that it changes."""
+        """Shape of the weight that it changes."""
         return self.up.shape[0], self.down.shape[1]
 
     @property
     def longest(self) -> float:
-        """Length of the longest row that it adds to the weight, or sets (DoRA); without making the product."""
+        """Length of the longest row that it adds to the weight, or sets (DoRA), computed without the product."""
         if self.magnitude is not None:
             return float(self.magnitude.abs().max())
         down, up = self.down.double(), self.up.double()
         return math.sqrt(abs(float(((up @ (down @ down.T)) * up).sum(1).max())))
 
     def to(self, device: torch.device) -> LoraDelta:
-        """The same on a device."""
+        """Return the same change on a device."""
         lengths = None if self.magnitude is None else self.magnitude.to(device)
         return LoraDelta(self.down.to(device), self.up.to(device), lengths)
 
     def factor(self, changed: Tensor) -> Tensor | None:
-        """What each row of the changed weight is multiplied by # [outer]; ``None`` without lengths."""
+        """Return the factor of each row of the changed weight # [outer]; ``None`` without lengths."""
         return None if self.magnitude is None else self.magnitude.float() / changed.float().norm(dim=1)
 
     def on(self, weight: Tensor) -> Tensor:
-        """The changed weight, in float32 # [outer, inner]."""
+        """Return the changed weight in float32 # [outer, inner]."""
         changed = weight.float() + self.up.float() @ self.down.float()
         factor = self.factor(changed)
         return changed if factor is None else changed * factor[:, None]
@@ -91,13 +91,13 @@ class LoraDelta:
 
 @dataclass(frozen=True)
 class LoraAdapter:
-    """An adapter.
+    """A LoRA or DoRA adapter.
 
     Attributes:
         folder: where it is.
         changes: by the name of the module whose weight they change.
-        replaced: whole parameters that it brings, by name.
-        transposed: the weights lie the other way (GPT-2).
+        replaced: whole parameters that it replaces, by name.
+        transposed: the weights are transposed (GPT-2).
     """
 
     folder: Path
@@ -107,9 +107,9 @@ class LoraAdapter:
 
     @torch.no_grad()
     def merge(self, weights: Mapping[str, Tensor]) -> None:
-        """Change the weights in place, by their names. Raises `SettingsError` where it does not fit them."""
+        """Change the weights in place, by their names. Raises `SettingsError` if the adapter does not fit them."""
         self.check({name: tuple(weight.shape) for name, weight in weights.items()})
-        for name, whole in self.replaced.items():  # first: what is changed may be brought along, as an output layer is
+        for name, whole in self.replaced.items():  # first: a replaced weight can also be changed, as an output layer is
             weights[name].copy_(whole)
         for name, change in self.changes.items():
             weight = weights[f"{name}.weight"]
@@ -120,7 +120,7 @@ class LoraAdapter:
             weight.copy_((changed.T if self.transposed else changed).to(weight.dtype))
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise `SettingsError` if parameters of these names and shapes are not what it was trained on."""
+        """Raise `SettingsError` if parameters of these names and shapes are not those it was trained on."""
         wanted: dict[str, tuple[int, ...]] = {
             f"{name}.weight": change.shape[::-1] if self.transposed else change.shape
             for name, change in self.changes.items()
@@ -138,22 +138,22 @@ class LoraAdapter:
                 raise self.misfit(f"it changes {name} of {_sizes(shape)}, which is {_sizes(shapes[name])} there")
 
     def check_numbers(self, name: str, numbers: Tensor | None) -> None:
-        """Raise `SettingsError` if these, of the weight of a module with its change, are not finite.
+        """Raise `SettingsError` if these numbers of a module's changed weight are not finite.
 
-        The change alone is finite. Only a row of DoRA fails here, one with a length and without a direction.
+        The change alone is finite. Only DoRA can fail here, with a row that has a length but no direction.
         """
         if numbers is not None and not numbers.isfinite().all():
             raise _damaged(self.folder, f"{name}.weight would hold NaN or an infinite number with it")
 
     def misfit(self, cause: str) -> SettingsError:
-        """The error for a model that it does not fit."""
+        """Return the error for a model that the adapter does not fit."""
         return SettingsError(
             f"The adapter {str(self.folder)!r} does not fit the model: {cause}. Give the model that it was trained on."
         )
 
 
 def read_lora(folder: Path) -> LoraAdapter:
-    """Read an adapter. Raises `SettingsError` for what cannot be read, and for kinds that are not known here."""
+    """Read an adapter. Raises `SettingsError` for unreadable files and unsupported kinds."""
     config = read_lora_config(folder)
     _check_kind(folder, config)
     try:
@@ -220,13 +220,13 @@ def _check_kind(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def _scales(folder: Path, config: Mapping[str, Any]) -> Callable[[str, int], float]:
-    """What the change of a module is multiplied by, given its name and its rank.
+    """Return a function from a module's name and rank to the factor of its change.
 
-    peft takes ``alpha_pattern`` for regular expressions, of which the first that fits the end of a name counts. A
-    regular expression of a file may run for ever, so only names are read: ``q_proj``, ``layers.0.mlp.up_proj``, and
-    ``^model.layers.0.mlp.up_proj`` for a whole one.
+    peft matches regular expressions in ``alpha_pattern`` against the end of a name, and the first match counts. A
+    regular expression from a file could run forever, so only names are read: ``q_proj``, ``layers.0.mlp.up_proj``, and
+    ``^model.layers.0.mlp.up_proj`` for a full name.
 
-    Raises `SettingsError` for what is no number, and for other patterns.
+    Raises `SettingsError` for a value that is not a number, and for other patterns.
     """
 
     def number(field: str, value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Adapters beside the weights of the Llama family: which rows have which, in torch's operations and compiled code."""
+"""Unmerged adapters of the Llama family: which rows use which, in torch's operations and in compiled code."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["Places", "RowChanges", "adapters_of", "apply"]
 
 _PRODUCTS = ("query_key_value", "output", "gate_up", "down")
-"""Of a layer, in the order in which compiled code has them."""
+"""Products of a layer, in the order of compiled code."""
 
 Places = Mapping[tuple[int, str], "UnmergedLora"]
-"""What an adapter adds, by the number of the layer and the product's name."""
+"""What an adapter adds, by layer number and product name."""
 
 
 def adapters_of(names: Iterable[str | None]) -> tuple[str | None, ...] | None:
-    """What `Rows.adapters` is for sequences with these adapters."""
+    """Return the value of `Rows.adapters` for sequences with these adapters."""
     given = tuple(names)
     return given if any(name is not None for name in given) else None
 
@@ -41,7 +41,7 @@ class _Adapter:
         places: what it adds.
         spans: see `CompiledChanges.table` # [layers, 4, 2]
         lines: see `CompiledChanges.changes` # [changes, 6]
-        widest: ranks of all changes of a product, at most.
+        widest: maximum total rank of the changes of a product.
         arrays: whose addresses are in ``lines``.
     """
 
@@ -71,7 +71,7 @@ class _Adapter:
 
 
 class RowChanges:
-    """The adapters of a forward of the Llama family, by name. Frozen: another adapter makes another one.
+    """The adapters of a Llama-family forward, by name. Immutable: adding an adapter creates a new object.
 
     Args:
         sizes: the width of the residual stream, and the number of layers.
@@ -91,11 +91,11 @@ class RowChanges:
         return bool(self._adapters)
 
     def with_adapter(self, name: str, places: Places) -> RowChanges:
-        """The same with one more."""
+        """Return a copy with one more adapter."""
         return RowChanges(self._sizes, {**self._adapters, name: _Adapter.of(places, self._sizes[1])})
 
     def of(self, rows: Rows) -> list[tuple[Places, Tensor | None]]:
-        """What is added to which rows, for `apply`. The rows are those without padding, where that is left out."""
+        """Return which changes apply to which rows, for `apply`. Rows do not include padding where it is left out."""
         if rows.adapters is None:
             return []
         batch, count = rows.tokens.shape
@@ -109,10 +109,10 @@ class RowChanges:
         return found
 
     def compiled(self, rows: Rows) -> Owned:
-        """What `stretto.local_engine.kernels.changes` takes for some rows, at least one of which has an adapter."""
+        """Return the input of `stretto.local_engine.kernels.changes` for rows of which at least one has an adapter."""
         from stretto.local_engine.kernels.changes import CompiledChanges  # noqa: PLC0415 - it imports numba
 
-        assert rows.adapters is not None  # noqa: S101 - the caller has looked; for the type checker
+        assert rows.adapters is not None  # noqa: S101 - the caller has checked; for the type checker
         batch, count = rows.tokens.shape
         numbers = np.array([-1 if name is None else self._numbers[name] for name in rows.adapters])
         indices = np.arange(batch * count) if rows.real is None else rows.real.numpy()
@@ -126,8 +126,8 @@ def apply(found: Iterable[tuple[Places, Tensor | None]], place: tuple[int, str],
 
     Args:
         found: see `RowChanges.of`.
-        place: the number of the layer, and the product's name.
-        read: what was multiplied # [batch, rows, inner]
+        place: layer number and product name.
+        read: the multiplied rows # [batch, rows, inner]
         made: the product.
     """
     for places, rows in found:

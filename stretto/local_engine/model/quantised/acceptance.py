@@ -1,4 +1,4 @@
-"""Makes a forward with weights in few bits, and says whether it holds numbers that are none."""
+"""Builds a forward with low-bit weights, and checks it for numbers that are not finite."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["NotInBlocksError", "Partial", "in_blocks"]
 
 
 class NotInBlocksError(BackendError):
-    """Products with weights in few bits cannot be used here. The message says why, and is no sentence."""
+    """Products with low-bit weights cannot be used here. The message states the cause, not as a sentence."""
 
 
 class Partial:
-    """A forward whose products are compiled, and the rest not yet. It has the face of `Unpacked`."""
+    """A forward of which only the products are compiled so far. It has the interface of `Unpacked`."""
 
     def __init__(self, forward: LlamaForward, parts: Sequence[Part]) -> None:
         self.parts = tuple(parts)
@@ -34,11 +34,11 @@ class Partial:
 def in_blocks(
     name: str, model: Any, quantisation: Quantisation, ready: Callable[[Sequence[Part]], bool]
 ) -> LlamaForward:
-    """The lean forward with weights in few bits. Only their products have to be compiled, which is waited for.
+    """Return the lean forward with low-bit weights. Waits until their products are compiled; the rest can come later.
 
-    The model is let go of its weights, a layer at a time, so memory never holds both. What the forward says is compared
-    with what the model says after the first answer: `stretto.local_engine.model.quantised.comparison`. Raises
-    `NotInBlocksError` if it cannot be used; the model cannot either then.
+    The model gives up its weights layer by layer, so memory never contains both. The logits of the forward are compared
+    with those of the model after the first answer: `stretto.local_engine.model.quantised.comparison`. Raises
+    `NotInBlocksError` if it cannot be used; the model cannot be used either then.
     """
     lean = LlamaForward(model, quantisation)
     try:
@@ -46,7 +46,7 @@ def in_blocks(
         model.float()  # what is left of it
         if not are_ready(IN_BLOCKS):
             step(name, "compiling for this processor")
-        compiled = compile_now(IN_BLOCKS)  # behind the packing, because the compiler runs meanwhile
+        compiled = compile_now(IN_BLOCKS)  # after packing, during which the compiler runs
         if compiled and ready(lean.parts()):
             lean.run_whole()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Weights in blocks, behind the face of weights in panels."""
+"""Weights in blocks, with the interface of weights in panels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UnreadWeight(NamedTuple):
     """A weight that is still to be read.
 
     Attributes:
-        kind: how its numbers are held.
+        kind: storage format of its numbers.
         shape: # [outer, inner]
         numbers: reads some of its lines.
     """
@@ -42,24 +42,24 @@ class UnreadWeight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Blocks(Panels):
-    """A weight # [outer, inner] whose numbers are held in few bits; see `stretto.local_engine.kernels.blocks`.
+    """A weight # [outer, inner] whose numbers are stored in few bits; see `stretto.local_engine.kernels.blocks`.
 
-    Several weights of the same inputs may be joined, each held in its own way. ``held`` is the table of them.
+    Multiple weights with the same inputs can be joined, each in its own format. ``held`` is the table of them.
     """
 
     parts: tuple[Tensor, ...] = ()  # [panels, groups, bytes of a block] each
 
     @classmethod
     def joined(cls, weights: Sequence[Numbers]) -> Blocks:
-        """Lay weights out, one below the other; see `read`."""
+        """Lay out weights one below the other; see `read`."""
         unread = [UnreadWeight(each.kind, each.codes.shape, partial(_some, each)) for each in weights]
         return cls.read(unread, [torch.empty(shape_of(each.kind, each.shape), dtype=torch.uint8) for each in unread])
 
     @classmethod
     def read(cls, weights: Sequence[UnreadWeight], places: Sequence[Tensor]) -> Blocks:
-        """Read weights and lay them out in their places, without a second copy of a whole one in memory.
+        """Read weights and lay them out in their places, without a second full copy in memory.
 
-        Raises ValueError for numbers that are none, and what `of_parts` raises.
+        Raises ValueError for numbers that are not finite, and the errors of `of_parts`.
         """
         for (_, (lines, inner), numbers), part in zip(weights, places, strict=True):
             step = max(1, _AT_ONCE // (PANEL * inner))
@@ -72,7 +72,7 @@ class Blocks(Panels):
 
     @classmethod
     def of_parts(cls, weights: Sequence[tuple[BlockKind, Sequence[int]]], places: Sequence[Tensor]) -> Blocks:
-        """Join weights that are laid out, one below the other: the kinds and shapes, and where the blocks are.
+        """Join laid-out weights one below the other, given their kinds and shapes, and the places of the blocks.
 
         Raises ValueError if one but the last does not fill its panels.
         """
@@ -118,7 +118,7 @@ class Blocks(Panels):
         panels, which = (flat // PANEL).unique(return_inverse=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         found = torch.empty(len(panels), PANEL, self.inner)
         places = panels.tolist()
-        while places:  # those beside each other together
+        while places:  # neighbouring panels together
             many = next((at for at in range(1, len(places)) if places[at] != places[0] + at), len(places))
             done = len(panels) - len(places)
             found[done : done + many] = self._panels(places[0], places[0] + many)
@@ -135,11 +135,11 @@ class Blocks(Panels):
         return whole.view(-1, self.inner)[: self.outer]
 
     def widened(self) -> Blocks:
-        """The same numbers, whose products torch computes."""
+        """Return the same numbers, with products computed by torch."""
         return _Widened(self.held, self.outer, self.parts)
 
     def _panels(self, begin: int, end: int) -> Tensor:
-        """Numbers of some panels # [end - begin, PANEL, inner]."""
+        """Return the numbers of some panels # [end - begin, PANEL, inner]."""
         found = []
         for (number, first, many, _), part in zip(self.held[1:].tolist(), self.parts, strict=True):
             low, high = max(begin - first, 0), min(end - first, many)
@@ -149,7 +149,7 @@ class Blocks(Panels):
 
 
 class _Widened(Blocks):
-    """Blocks whose products torch computes, some lines at a time: for processors on which compiled ones are wrong."""
+    """Blocks whose products torch computes piece by piece: for processors on which the compiled ones are wrong."""
 
     __slots__ = ()
 
@@ -158,7 +158,7 @@ class _Widened(Blocks):
 
 
 def shape_of(kind: BlockKind, shape: Sequence[int]) -> tuple[int, int, int]:
-    """Panels, groups and bytes of a block of a weight # [outer, inner], whose last panel is filled up."""
+    """Return panels, groups and bytes of a block of a weight # [outer, inner], with the last panel padded."""
     outer, inner = shape
     return -(-outer // PANEL), inner // kind.group, kind.nbytes
 

@@ -1,8 +1,8 @@
-"""Compares a forward with weights in few bits with transformers' model, while nobody waits for it.
+"""Compares a forward with low-bit weights with transformers' model, while nobody waits for it.
 
-Running the model takes seconds, so it follows the first answer. That a file's forward agrees is kept, for this file,
-this compiled code and these versions: later loadings compare nothing. Programs that ask once end before it; after some
-of them a warning says how to compare once and for all.
+Running the model takes seconds, so it happens after the first answer. That a file's forward agrees is cached for this
+file, this compiled code and these versions: later loadings compare nothing. Programs that ask once end too early for
+it; after a few of them, a warning explains how to compare once and for all.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from stretto.local_engine.model.loading.numerics_check import Expected, disagree
 from stretto.local_engine.model.quantised.blocks import widened_product
 
 OF_BLOCKS = 0.5
-"""Standard deviations by which logits may differ where rows are rounded to 8 bits."""
+"""Maximum difference of logits in standard deviations, where rows are rounded to 8 bits."""
 
 _KIND, _ENDED = "agreed", "uncompared"
-_OFTEN = 3  # programs that ended before
+_OFTEN = 3  # programs that ended before the comparison
 _NICENESS = 10
-_DELAY_S = 2.0  # in which another question, or the end, may come
+_DELAY_S = 2.0  # time for another question, or the end, to come first
 _PATIENCE_S = 5.0
 
 _log = logging.getLogger(__name__)
 
 
 class Comparison:
-    """What is to be compared once; nothing is left to do where it was compared before.
+    """The pending comparison of a model; there is nothing to do if it was compared before.
 
     Args:
         name: of the model.
-        in_transformers: makes the model of transformers, without the weights of its products.
+        in_transformers: creates the model of transformers, without the weights of its products.
         forward: of the model.
-        key: of its weights; empty if nothing can be kept of them.
+        key: identifies its weights; empty if nothing can be cached for them.
     """
 
     def __init__(self, name: str, in_transformers: Callable[[], Any], forward: LlamaForward, key: str) -> None:
@@ -59,11 +59,11 @@ class Comparison:
 
     @property
     def due(self) -> bool:
-        """Whether the model has said what `judge` compares with."""
+        """Whether the expected logits for `judge` are ready."""
         return self._expected is not None
 
     def begin(self, then: Callable[[], None]) -> None:
-        """Let the model say it, in another thread, which calls ``then``; only the first call does."""
+        """Compute the expected logits in another thread, which then calls ``then``; only the first call does."""
         if self._is_known():
             return
         thread = EndingThread(lambda: self._run(then), self._ended.set, f"stretto compares {self._name}")
@@ -71,7 +71,7 @@ class Comparison:
         self._thread = thread
 
     def finish(self) -> bool:
-        """Compare now, unless that was done, and wait for it. Returns whether the forward agrees."""
+        """Compare now unless that was done, and wait. Returns whether the forward agrees."""
         if not self._is_known():
             self._expect()
             with torch.inference_mode():
@@ -79,7 +79,7 @@ class Comparison:
         return self._agrees
 
     def end(self) -> None:
-        """Compare no more, and wait for the thread, which ends within a piece of a product."""
+        """Stop comparing, and wait for the thread, which ends within a piece of a product."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_S)
@@ -87,9 +87,9 @@ class Comparison:
             self._count()
 
     def judge(self) -> bool:
-        """Compare what the forward says, and change it until it agrees. No request may be running.
+        """Compare the logits of the forward, and change it until it agrees. No request may be running.
 
-        Returns whether the forward was changed: keys and values that were computed before cannot be used then.
+        Returns whether the forward was changed: keys and values computed before cannot be used then.
         """
         expected, self._expected = self._expected, None
         if expected is None:
@@ -110,7 +110,7 @@ class Comparison:
         return changed
 
     def _is_known(self) -> bool:
-        """Whether nothing is left to compare, or it is under way; the first call decides."""
+        """Whether there is nothing left to compare, or it is under way; the first call decides."""
         if self._done:
             return True
         self._done = True
@@ -119,7 +119,7 @@ class Comparison:
         return self._agrees
 
     def _count(self) -> None:
-        """Note that one more program ended before its model was compared, and tell it once there were some."""
+        """Count a program that ended before its model was compared, and warn once there were several."""
         before = next((int(data) for data in recall(_ENDED, self._agreed) if data.isdigit()), 0)
         if not self._key or before >= _OFTEN:
             return
@@ -147,7 +147,7 @@ class Comparison:
             then()
 
     def _expect(self) -> None:
-        """Let the model say what `judge` compares with; nothing where that ends or fails."""
+        """Compute the expected logits for `judge`; nothing if that is stopped or fails."""
         try:
             with torch.inference_mode(mode=False):
                 model = self._in_transformers()
@@ -156,8 +156,8 @@ class Comparison:
                 self._expected = Expected.of(model)
         except _EndedError:
             return
-        except Exception as error:  # noqa: BLE001 - the forward goes on, and the next loading tries again
-            self._pending = False  # no later program could do it
+        except Exception as error:  # noqa: BLE001 - the forward continues, and the next loading tries again
+            self._pending = False  # a later program would fail, too
             _log.warning("%s could not be compared with transformers: %s: %s", self._name, type(error).__name__, error)
 
     def _look(self) -> None:
@@ -170,7 +170,7 @@ class _EndedError(Exception):
 
 
 def _cause(expected: Expected, forward: LlamaForward) -> str:
-    """Why the forward cannot be used; empty if it agrees."""
+    """Return why the forward cannot be used; empty if it agrees."""
     try:
         gap = disagreement(expected, forward)
     except Exception as error:  # noqa: BLE001 - whatever compiled code raises
@@ -180,7 +180,7 @@ def _cause(expected: Expected, forward: LlamaForward) -> str:
 
 @contextmanager
 def _runnable(model: Any, forward: LlamaForward, look: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Let a model that was let go of its weights run in transformers' code meanwhile. Memory holds a piece of a weight.
+    """Make a model without its weights run in transformers' code. Memory contains one piece of a weight at a time.
 
     ``look``: called before each piece; it may raise, to end the run.
     """
@@ -204,7 +204,7 @@ def _runnable(model: Any, forward: LlamaForward, look: Callable[[], None] = lamb
 def _product(
     weight: Weight, first: int, many: int, bias: Tensor | None, look: Callable[[], None]
 ) -> Callable[[Tensor], Tensor]:
-    """The product with some lines of a weight."""
+    """Return the product with some lines of a weight."""
     if not isinstance(weight, Panels):
         return lambda states: linear(states, weight[first : first + many], bias)
     return lambda states: widened_product(weight, states, range(first, first + many), look, bias)

@@ -1,9 +1,9 @@
-"""Keeps the blocks of a GGUF file as they lie in memory, in a file that later loadings map: these lay nothing out.
+"""Caches the laid-out blocks of a GGUF file in a file that later loadings map, instead of laying them out again.
 
-It is a file of safetensors with one tensor, and holds for a GGUF file, this processor and these versions of the sources
-and packages. Several processes that map it share its memory. Whatever is wrong with it or with the disk, the weights
-are laid out as if nothing was kept. It is never changed, only replaced or removed, which harms nobody who has mapped
-it. Without torch.
+It is a safetensors file with one tensor, valid for one GGUF file, this processor and these versions of the sources and
+packages. Processes that map it share its memory. If anything is wrong with it or with the disk, the weights are laid
+out as if there were no cache. It is never changed, only replaced or removed, which does not affect processes that have
+mapped it. Imports no torch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stretto.local_engine.model.loading.kept_data import key_of, name_for
 __all__ = ["START", "begin_reading", "finish", "keep", "mapped_blocks", "stop_reading"]
 
 START = 4096
-"""Where the blocks begin in a file."""
+"""Offset of the blocks in a file."""
 
 _VARIABLE, _MOST_GB = "STRETTO_KEPT_WEIGHTS_GB", 10.0
 _KIND = "blocks"
@@ -41,13 +41,13 @@ _LEAST = 2**24  # bytes; fewer are laid out in no time
 _PIECE = 2**22  # bytes
 _THREADS = 4
 _NICENESS, _NAME = 5, "stretto keeps weights"
-_UNFINISHED_S, _UNUSED_S = 3_600, 30 * 86_400  # after which what nobody goes on with, or has used, is removed
+_UNFINISHED_S, _UNUSED_S = 3_600, 30 * 86_400  # age at which unfinished and unused files are removed
 
 _log = logging.getLogger(__name__)
 
 
 def begin_reading(file: Path) -> Path | None:
-    """Where blocks of a GGUF file are kept, if they are: they are mapped and checked while torch is imported."""
+    """Return the cache file for a GGUF file, if there is one: it is mapped and checked while torch is imported."""
     path = _place(key_of(file))
     found = _map(path)
     if found is None:
@@ -57,9 +57,9 @@ def begin_reading(file: Path) -> Path | None:
 
 
 def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
-    """Map what is kept for a key, with the blocks from `START` on; ``None`` where that is not ``size`` whole bytes.
+    """Map the cache of a key, with the blocks from `START` on; ``None`` unless it has exactly ``size`` valid bytes.
 
-    What is written to that memory stays in this process.
+    Writes to that memory stay in this process.
     """
     path = _place(key)
     begun = _begun.pop(path, None)
@@ -71,7 +71,7 @@ def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
         return None
     if len(begun.found) == START + size and begun.found[:START] == _head(key, size, sums):
         with suppress(OSError):
-            os.utime(path)  # the latest that is used is removed last
+            os.utime(path)  # the most recently used is removed last
             _remove_unfinished(path.parent)
         return begun.found
     _log.info("%s is damaged: the weights are laid out again", path)
@@ -81,16 +81,16 @@ def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
 
 
 def stop_reading(kept: Path) -> None:
-    """Let go of what `begin_reading` has mapped, if no model has taken it: its loading was given up, or failed."""
+    """Release what `begin_reading` mapped, if no model has taken it: its loading was given up, or failed."""
     if (begun := _begun.pop(kept, None)) is not None:
         begun.ended.set()
 
 
 class _Begun:
-    """A file that is mapped, and whose sums are taken in threads, which read it from the disk.
+    """A mapped file whose checksums are computed in threads, which reads it from the disk.
 
     Attributes:
-        ended: nobody waits for the sums any more.
+        ended: set when nobody waits for the checksums any more.
     """
 
     def __init__(self, found: mmap.mmap) -> None:
@@ -101,7 +101,7 @@ class _Begun:
         self._thread.start()
 
     def sums(self) -> str | None:
-        """What `_digest` says of the blocks; ``None`` where they could not be read."""
+        """Return the digest of the blocks, see `_digest`; ``None`` if they could not be read."""
         self._thread.join()
         return self._sums
 
@@ -121,20 +121,20 @@ _begun: dict[Path, _Begun] = {}
 def _map(path: Path) -> mmap.mmap | None:
     try:
         with path.open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # read only, it could not be a tensor
-    except (OSError, ValueError):  # nothing is kept, or an empty file
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # a read-only map could not become a tensor
+    except (OSError, ValueError):  # nothing is cached, or the file is empty
         return None
 
 
 def keep(key: str, blocks: NDArray[np.uint8]) -> None:
-    """Keep blocks, whose bytes are whole words of 8, in a thread of low priority; not if they are few or too many."""
+    """Cache blocks in a low-priority thread; their size is a multiple of 8 bytes. Skips too few or too many."""
     if _LEAST <= len(blocks) <= _most_bytes():
         ended = threading.Event()
         EndingThread(lambda: _keep(key, blocks, ended), ended.set, _NAME).start()
 
 
 def finish() -> None:
-    """Wait until all that is being kept is written."""
+    """Wait until all caches under way are written."""
     for thread in threading.enumerate():
         if thread.name == _NAME:
             thread.join()
@@ -146,7 +146,7 @@ def _keep(key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _make_room(path.parent, _most_bytes() - len(blocks))
-        if shutil.disk_usage(path.parent).free > 2 * len(blocks):  # others need the disk, too
+        if shutil.disk_usage(path.parent).free > 2 * len(blocks):  # leave room on the disk for others
             _write(path, key, blocks, ended)
             _log.debug("%s was written in %.1f s", path, time.monotonic() - began)
     except OSError as error:
@@ -154,7 +154,7 @@ def _keep(key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
 
 
 def _write(path: Path, key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
-    """Write a file, completely or not at all: not if the program ends before half is written. Raises OSError."""
+    """Write a file, completely or not at all. Gives up if the program ends before half is written. Raises OSError."""
     handle, new = tempfile.mkstemp(dir=path.parent, prefix=f"{_KIND}-", suffix=".new")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -169,23 +169,23 @@ def _write(path: Path, key: str, blocks: NDArray[np.uint8], ended: threading.Eve
                 file.write(blocks[begin : begin + _PIECE].data)
         Path(new).replace(path)
     finally:
-        with suppress(OSError):  # it was replaced
+        with suppress(OSError):  # it has been renamed
             Path(new).unlink()
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove what processes began to write that were killed. Raises OSError."""
+    """Remove partial files of processes that were killed. Raises OSError."""
     for path in folder.glob(f"{_KIND}-*.new"):
         if time.time() - path.stat().st_mtime > _UNFINISHED_S:
             path.unlink()
 
 
 def _make_room(folder: Path, left: int) -> None:
-    """Remove files, those first that were not used for longest, until the others take so many bytes at most."""
+    """Remove the least recently used files until the rest take at most ``left`` bytes."""
     with suppress(OSError):  # another process has removed it
         _remove_unfinished(folder)
     found: list[tuple[float, int, Path]] = []
-    for path in folder.glob(f"{_KIND}-*.safetensors"):  # nothing of others
+    for path in folder.glob(f"{_KIND}-*.safetensors"):  # no files of others
         with suppress(OSError):
             state = path.stat()
             found.append((time.time() - state.st_mtime, state.st_size, path))
@@ -197,7 +197,7 @@ def _make_room(folder: Path, left: int) -> None:
 
 
 def _head(key: str, size: int, sums: str) -> bytes:
-    """What stands before some blocks: it is the same again only for the same key and blocks."""
+    """Return the header of some blocks, which is the same only for the same key and blocks."""
     about = {"key": hashlib.sha256(key.encode()).hexdigest(), "sums": sums}
     tensor = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
     text = json.dumps({"__metadata__": about, "blocks": tensor}).encode()
@@ -205,9 +205,9 @@ def _head(key: str, size: int, sums: str) -> bytes:
 
 
 def _digest(blocks: NDArray[Any], ended: threading.Event) -> str | None:
-    """Tells damaged blocks apart; ``None`` once it is told to end.
+    """Hash blocks, to detect damage; ``None`` once ``ended`` is set.
 
-    Only the sums of their pieces are hashed: all bytes take ten times as long.
+    Only the sums of their pieces are hashed: hashing all bytes takes ten times as long.
     """
     pieces = [blocks[begin : begin + _PIECE] for begin in range(0, len(blocks), _PIECE)]
     with LateExecutor(_THREADS) as pool:
@@ -216,7 +216,7 @@ def _digest(blocks: NDArray[Any], ended: threading.Event) -> str | None:
 
 
 def _most_bytes() -> int:
-    """What all files may take together, as the variable says; 0 for something that is no number."""
+    """Return the limit for all files together, as set by the variable; 0 if that is not a number."""
     try:
         return int(1e9 * float(os.environ.get(_VARIABLE, "") or _MOST_GB))
     except (ValueError, OverflowError):
@@ -224,11 +224,11 @@ def _most_bytes() -> int:
 
 
 def _place(key: str) -> Path:
-    """The file of a key, for these versions and this processor."""
+    """Return the file of a key, for these versions and this processor."""
     return _folder() / f"{name_for(_KIND, f'{key} {fingerprint()}')}.safetensors"
 
 
 def _folder() -> Path:
-    """Not beside the installed package, where compiled code lies first: it is for gigabytes."""
+    """Return the folder. Unlike that of compiled code, it is not next to the installed package: it is for gigabytes."""
     named = os.environ.get("NUMBA_CACHE_DIR")
     return (Path(named) if named else user_cache_path("stretto")) / "weights"

@@ -1,4 +1,4 @@
-"""How the weights of a model become blocks: as a GGUF file holds them, or rounded while the model is loaded."""
+"""Turns the weights of a model into blocks: as stored in a GGUF file, or rounded while the model is loaded."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ __all__ = [
 
 
 PRODUCTS = ("_proj.weight", "lm_head.weight", "embed_tokens.weight")
-"""Ends of the names of weights that are held in blocks."""
+"""Suffixes of the names of weights that are stored in blocks."""
 
 IN_BLOCKS = (compiled_parts.product(compiled_parts.BLOCKS),)
 """What has to be compiled before a model can run."""
 
-_LINE = 64  # bytes of the processor's caches
+_LINE = 64  # bytes of the processor's cache lines
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
 class Quantisation(Protocol):
-    """Gives the weights of a transformers model as numbers in few bits.
+    """Provides the weights of a transformers model as low-bit numbers.
 
     Attributes:
-        key: of these numbers, for what is kept of them between two loadings; empty if nothing is.
+        key: identifies these numbers for caching between loadings; empty if nothing is cached.
     """
 
     key: str
 
     def kind(self, module: Any, *, vectors: bool) -> BlockKind:
-        """How the numbers of a module's weight are held."""
+        """Return the format of a module's weight."""
         ...
 
     def reading(self, module: Any, *, vectors: bool) -> UnreadWeight:
-        """A module's weight; ``vectors``: whether its lines are input or output vectors of tokens."""
+        """Return a module's weight; ``vectors``: whether its lines are input or output vectors of tokens."""
         ...
 
 
@@ -68,7 +68,7 @@ class Rounding:
     """Rounds weights in memory.
 
     Args:
-        how: ``int8`` or ``int4``. Vectors of tokens keep 8 bits, which harms less and costs little.
+        how: ``int8`` or ``int4``. Vectors of tokens keep 8 bits, which is more accurate and costs little.
     """
 
     key = ""
@@ -76,7 +76,7 @@ class Rounding:
     def __init__(self, how: str) -> None:
         self._how = how
 
-    def kind(self, module: Any, *, vectors: bool) -> BlockKind:  # noqa: ARG002 - all are held in the same way
+    def kind(self, module: Any, *, vectors: bool) -> BlockKind:  # noqa: ARG002 - all have the same format
         return block_kind(WIDTHS["int8" if vectors else self._how])
 
     def reading(self, module: Any, *, vectors: bool) -> UnreadWeight:
@@ -87,7 +87,7 @@ class Rounding:
 
 
 def rounding(how: str, model: Any, name: str) -> Rounding | None:
-    """Rounding for a model; ``None`` where compiled code cannot run it so, which one warning says."""
+    """Return the rounding for a model; ``None``, with one warning, if compiled code cannot run it."""
     if is_llama_like(model) and fill_blocks(model):
         return Rounding(how)
     _log.warning("%s is not held in few bits: compiled code does not run %s of these sizes", name, type(model).__name__)
@@ -99,8 +99,8 @@ class StoredBlocks(Generic[T]):
 
     Args:
         tensors: of the file, by transformers' names of the weights.
-        kind: how one of them is held.
-        read: begins to read one: what takes some of its lines apart.
+        kind: returns the format of a tensor.
+        read: opens a tensor, and returns a function that reads some of its lines.
         key: see `Quantisation`.
     """
 
@@ -126,7 +126,7 @@ class StoredBlocks(Generic[T]):
             if f"{name}.weight".endswith(PRODUCTS)
         }
 
-    def kind(self, module: Any, *, vectors: bool) -> BlockKind:  # noqa: ARG002 - the file says how each is held
+    def kind(self, module: Any, *, vectors: bool) -> BlockKind:  # noqa: ARG002 - the file determines each format
         return self._kind(self._modules[module])
 
     def reading(self, module: Any, *, vectors: bool) -> UnreadWeight:
@@ -134,7 +134,7 @@ class StoredBlocks(Generic[T]):
 
 
 class Room:
-    """Memory for all blocks of a model, in one piece: mapped with those of an earlier loading, or still to be filled.
+    """Memory for all blocks of a model, in one piece: mapped from an earlier loading, or still to be filled.
 
     Attributes:
         mapped: bytes that are mapped.
@@ -156,7 +156,7 @@ class Room:
         }
 
     def blocks_of(self, modules: Sequence[Any], *, vectors: bool = False) -> Blocks:
-        """The weights of some modules, one below the other; see `Blocks.read`."""
+        """Return the weights of some modules, one below the other; see `Blocks.read`."""
         places, quantisation = [self._places[each] for each in modules], self._quantisation
         if self.mapped:
             kinds = [quantisation.kind(each, vectors=vectors) for each in modules]
@@ -168,7 +168,7 @@ class Room:
         return {name: self.blocks_of(modules) for name, modules in multiplied(layer).items()}
 
     def keep(self) -> None:
-        """Keep what it was filled with for later loadings."""
+        """Cache the blocks for later loadings."""
         if self._quantisation.key and not self.mapped:
             keep(self._quantisation.key, self._memory.numpy())
 
@@ -176,12 +176,12 @@ class Room:
 def _memory(size: int) -> torch.Tensor:
     try:
         return Arena(size, 1).allocate((size,), torch.uint8)
-    except OSError:  # torch says whether there is no more memory
+    except OSError:  # torch reports whether there is no more memory
         return torch.empty(size, dtype=torch.uint8)
 
 
 def fill_blocks(model: Any) -> bool:
-    """Whether the products of a model of the Llama family can be held in blocks: their sizes are whole groups."""
+    """Return whether the products of a Llama-family model fit into blocks: their sizes must be whole groups."""
     config = model.config
     width = model.model.layers[0].self_attn.head_dim
     sizes = [module.weight.shape for layer in model.model.layers for module in _flat(multiplied(layer))]
@@ -197,5 +197,5 @@ def _flat(products: Mapping[str, Iterable[Any]]) -> list[Any]:
 
 
 def hollow_weight(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A weight of that shape without memory, in place of one that is held elsewhere."""
+    """Return a weight of that shape without memory, in place of one that is stored elsewhere."""
     return torch.zeros((), dtype=dtype).expand(*shape)

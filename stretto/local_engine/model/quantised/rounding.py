@@ -13,7 +13,7 @@ __all__ = ["WIDTHS", "rounded_to"]
 WIDTHS = {"int8": 8, "int4": 4}
 """Bits of a code, by the option's value."""
 
-_TRIED = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75)  # parts of the largest scale, of which the best is taken
+_TRIED = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75)  # fractions of the largest scale, of which the best is taken
 _PIECE = 2**20  # numbers that are rounded together
 
 
@@ -39,9 +39,9 @@ def _to_eight(groups: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[n
 
 
 def _to_four(groups: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
-    """Codes from 0 to 15, of which 8 is zero; the scale with the smallest squares of errors of some is taken.
+    """Return codes from 0 to 15, with 8 for zero, and the scale of those tried with the smallest squared error.
 
-    The number farthest from 0 gets the code 0, which has one more step than 15: so a scale may be negative.
+    The number farthest from 0 gets the code 0, which has one more step than 15: so a scale can be negative.
     """
     places = np.abs(groups).argmax(1)[:, None]
     most = np.take_along_axis(groups, places, 1) / -8

@@ -1,7 +1,7 @@
-"""Takes the blocks of GGUF files apart, without changing a code.
+"""Unpacks the blocks of GGUF files, without changing a code.
 
-The forms are those of ggml (``ggml-common.h``). Scales of the K forms are a product of two numbers there; here it is
-rounded to float16, by at most 1 part in 2,000.
+The formats are those of ggml (``ggml-common.h``). Scales of the K formats are a product of two numbers there; here the
+product is rounded to float16, with an error of at most 1 part in 2,000.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from stretto.local_engine.kernels.block_layout import Numbers
 __all__ = ["FORMS", "BlockFormat", "taken_apart"]
 
 _Bytes = NDArray[np.uint8]
-_SUPER = 256  # numbers of a block of the K forms
+_SUPER = 256  # numbers in a block of the K formats
 
 
 def taken_apart(form: str, rows: _Bytes) -> Numbers:
-    """The numbers of a tensor in one of `FORMS` # [outer, bytes of a row]."""
+    """Return the numbers of a tensor in one of `FORMS` # [outer, bytes of a row]."""
     size, kind, take = FORMS[form]
     return take(rows.reshape(len(rows), -1, size), kind)
 
 
 def _halves(blocks: _Bytes, at: int) -> NDArray[np.float16]:
-    """The float16 at a byte of each block # [outer, blocks]."""
+    """Return the float16 at a byte of each block # [outer, blocks]."""
     return np.ascontiguousarray(blocks[..., at : at + 2]).view(np.float16)[..., 0]
 
 
@@ -37,12 +37,12 @@ def _flat(codes: NDArray[Any]) -> NDArray[Any]:
 
 
 def _nibbles(packed: _Bytes) -> _Bytes:
-    """Low halves of some bytes, then the high ones # [..., n] -> [..., 2, n]."""
+    """Return the low halves of some bytes, then the high ones # [..., n] -> [..., 2, n]."""
     return np.stack((packed & 15, packed >> 4), axis=-2)
 
 
 def _fifth(blocks: _Bytes, at: int) -> _Bytes:
-    """The fifth bits of 32 codes, in place # [outer, blocks, 32]."""
+    """Return the fifth bits of 32 codes, in place # [outer, blocks, 32]."""
     bits: _Bytes = np.unpackbits(blocks[..., at : at + 4], axis=-1, bitorder="little")
     return bits << np.uint8(4)
 
@@ -71,7 +71,7 @@ def _q5_1(blocks: _Bytes, kind: BlockKind) -> Numbers:
 
 
 def _scales_and_minima(blocks: _Bytes) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-    """Those of the eight groups of Q4_K and Q5_K, which are held in 6 bits # [outer, 8 * blocks]."""
+    """Return those of the eight groups of Q4_K and Q5_K, which are stored in 6 bits # [outer, 8 * blocks]."""
     first, second, third = (blocks[..., at : at + 4] for at in (4, 8, 12))
     scales = np.concatenate((first & 63, (third & 15) | (first >> 6 << 4)), -1)
     minima = np.concatenate((second & 63, (third >> 4) | (second >> 6 << 4)), -1)
@@ -103,12 +103,12 @@ def _q6_k(blocks: _Bytes, kind: BlockKind) -> Numbers:
 
 
 class BlockFormat(NamedTuple):
-    """How ggml stores numbers.
+    """A storage format of ggml.
 
     Attributes:
         size: bytes of a block.
-        kind: how they are held here.
-        take: takes blocks apart.
+        kind: the format used here.
+        take: unpacks blocks.
     """
 
     size: int
@@ -126,4 +126,4 @@ FORMS = {
     "Q5_K": BlockFormat(176, block_kind(5, has_minima=True), _q5_k),
     "Q6_K": BlockFormat(210, block_kind(6), _q6_k),
 }
-"""By ggml's names."""
+"""Formats by ggml's names."""
