@@ -1,4 +1,4 @@
-"""Compiled code for processors. It imports no other module of Stretto.
+"""Code compiled for CPUs. Imports no other module of Stretto.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,4 +1,4 @@
-"""Memory for weights, in huge pages where the system has them, so that few addresses have to be looked up."""
+"""Memory for weights, in huge pages if the system has them, so that few addresses need translation."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torch import Tensor
 
 __all__ = ["Arena"]
 
-_LINE = 64  # bytes of the processor's caches
+_LINE = 64  # bytes of the processor's cache lines
 
 
 class Arena:
-    """One block of memory for many tensors; a tensor that is still in use keeps the whole block. Safe from any thread.
+    """One block of memory for many tensors; a tensor that is still in use keeps the whole block alive. Thread-safe.
 
-    A step reads every weight. For each page, mostly of 4 KiB, the processor looks up its address, in a virtual machine
-    twice. A huge page replaces 512 of them.
+    A step reads every weight. For each page, usually of 4 KiB, the processor translates the address, in a virtual
+    machine twice. A huge page replaces 512 of them.
 
     Args:
-        size: bytes of all tensors. Raises OSError if there is not so much memory.
-        tensors: their number at most.
+        size: bytes of all tensors. Raises OSError if there is not enough memory.
+        tensors: their maximum number.
     """
 
     def __init__(self, size: int, tensors: int) -> None:
@@ -36,7 +36,7 @@ class Arena:
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
 
     def allocate(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """A tensor that is not initialised. Raises ValueError if there is no room for it."""
+        """Return an uninitialised tensor. Raises ValueError if there is no room for it."""
         size = prod(shape) * dtype.itemsize
         with self._lock:
             start = self._used

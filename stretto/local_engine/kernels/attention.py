@@ -1,4 +1,4 @@
-"""Attention, and what it needs: which slots a row sees, and where its keys and values are written."""
+"""Attention, with the slots that each row sees, and the writing of keys and values."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def visible(batches, lines, slots, positions, sees, ancestry, window, seen, boun
 
     A token is in the slot of its position, except nodes of a draft tree, which are in the order of their rows.
     `_attend` moves the scores of a node's ancestors into the order of their positions, in which the same tokens are
-    added up without a tree.
+    summed without a tree.
 
     Args:
-        batches: see `stretto.local_engine.kernels.forward.Inputs`; so are the next six.
+        batches: see `stretto.local_engine.kernels.forward.Inputs`; so are the next five.
         lines: see there.
         slots: see there.
         positions: see there; that of a node is the position of its sequence's first row plus its depth.
         sees: see there.
         ancestry: see there.
-        window: positions that a row sees at most, with its own.
+        window: maximum number of positions that a row sees, including its own.
         seen: output: which positions a row sees # [count, kv_len]
-        bounds: output: the first slot that a row sees, rounded down to a multiple of `PANEL`, and the slot after the
-            last # [count, 2]
-        paths: output: the slots of a row and its ancestors in a tree, from the root on # [count, rows], or without a
-            tree # [count, 0]
-        bends: output: the first element of a row's path whose slot is not its position and that the row sees; the
-            length of the path; the position of its first element # [count, 3]
+        bounds: output: the first slot that a row sees, rounded down to a multiple of `PANEL`, and one past the last
+            slot # [count, 2]
+        paths: output: the slots of a row and its ancestors in a tree, starting at the root # [count, rows], or without
+            a tree # [count, 0]
+        bends: output: the first visible element of a row's path whose slot is not its position; the length of the path;
+            the position of its first element # [count, 3]
     """
     for row in range(len(batches)):
         batch, line = batches[row], lines[row]
@@ -100,7 +100,7 @@ def _turn(line, norm, epsilon, cosine, sine):
 def _attend(
     like, heads, start, end, key, value, slot_step, seen, paths, bends, first, last, head, group, scratch, result
 ):
-    """Attention of the rows from ``start`` up to ``end``, all of one sequence, for some heads.
+    """Compute attention for the rows from ``start`` to ``end``, all of one sequence, for some heads.
 
     Args:
         like: an array of float32.
@@ -113,8 +113,8 @@ def _attend(
         seen: see `visible`; kv_len is a multiple of `PANEL` # [count, kv_len]
         paths: see `visible`.
         bends: see `visible`.
-        first: of the slots that any of the rows sees; a multiple of `PANEL`.
-        last: of them, plus one.
+        first: the first slot that any of the rows sees; a multiple of `PANEL`.
+        last: one past the last such slot.
         head: the first query head of this key-value head.
         group: number of its query heads: each key is read once for all of them.
         scratch: scores # [rows * group, kv_len], queries and outputs # [rows * group, head_dim]
@@ -163,7 +163,7 @@ def write(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targe
 
     Args:
         heads: queries, keys and values of each row, changed in place # [count, heads + 2 * num_kv_heads, head_dim]
-        bias: of them # [heads + 2 * num_kv_heads, head_dim], or empty.
+        bias: of the heads # [heads + 2 * num_kv_heads, head_dim], or empty.
         norm: of queries and keys # [heads + num_kv_heads, head_dim], or empty.
         epsilon: of the norm.
         cosine: of the rotary angles # [count, head_dim / 2]
@@ -173,8 +173,8 @@ def write(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targe
         batches: the sequence of each row # [count]
         targets: the slot of each row # [count]
         queries: number of query heads.
-        part: of the heads of all rows.
-        parts: their number.
+        part: index of this part of the heads of all rows.
+        parts: number of parts.
     """
     (count, every, width), num_kv_heads = heads.shape, keys.shape[2]
     for number in range(count * every * part // parts, count * every * (part + 1) // parts):
@@ -195,7 +195,7 @@ def write(heads, bias, norm, epsilon, cosine, sine, keys, values, batches, targe
 
 @inner
 def mix(heads, keys, values, batches, seen, bounds, paths, bends, result, part, parts):
-    """Attention to all that is written, for one part of the query heads.
+    """Compute attention over all written slots, for one part of the query heads.
 
     Args:
         heads: see `write`; the queries are used # [count, heads + 2 * num_kv_heads, head_dim]
@@ -207,8 +207,8 @@ def mix(heads, keys, values, batches, seen, bounds, paths, bends, result, part, 
         paths: see `visible`.
         bends: see `visible`.
         result: # [count, heads, head_dim]
-        part: of the query heads.
-        parts: their number.
+        part: index of this part of the query heads.
+        parts: number of parts.
     """
     count, queries, num_kv_heads, width = len(heads), result.shape[1], keys.shape[2], keys.shape[3]
     sharing, like = queries // num_kv_heads, np.empty(0, np.float32)

@@ -1,7 +1,7 @@
-"""What an adapter does in a compiled forward: with blank rows, whose token is negative, and with products.
+"""Hooks of an adapter in a compiled forward: for blank rows, whose token is negative, and for products.
 
-Without an adapter, ``None`` is passed for it, no row is blank, and nothing of this is compiled. An adapter is a
-NamedTuple of arrays; its module gives these functions an implementation for its type, by `numba.extending.overload`.
+Without an adapter, ``None`` is passed, no row is blank, and none of this is compiled. An adapter is a NamedTuple of
+arrays; its module implements these functions for its type with `numba.extending.overload`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ def read_in(adapter: Any, token: Any, target: Any) -> None:
 
 
 def behind_layer(adapter: Any, layer: Any, read: Any, state: Any, counter: Any, part: Any, parts: Any) -> None:
-    """Add one part to the state of the blank rows behind a layer.
+    """Add one part to the state of the blank rows after a layer.
 
     Args:
         adapter: see above.
         layer: its number.
-        read: what the layer's feed-forward has read # [count, hidden]
+        read: input of the layer's feed-forward # [count, hidden]
         state: the residual stream # [count, hidden]
         counter: address for `stretto.local_engine.kernels.vectors.barrier`; on return, all parts have arrived there.
-        part: this one.
-        parts: their number.
+        part: index of this part.
+        parts: number of parts.
     """
     raise NotImplementedError
 
 
 def behind_norm(adapter: Any, inputs: Any, state: Any, counter: Any, part: Any, parts: Any) -> None:
-    """Add one part to the final state of the blank rows, behind the last norm; see `behind_layer`."""
+    """Add one part to the final state of the blank rows, after the last norm; see `behind_layer`."""
     raise NotImplementedError
 
 
@@ -51,14 +51,14 @@ def multiply(
         adapter: see above.
         like: see `multiply_part`.
         layer: its number.
-        place: of the product in the layer, see `stretto.local_engine.kernels.forward.Weights.products`.
+        place: index of the product in the layer, see `stretto.local_engine.kernels.forward.Weights.products`.
         rows: float32 # [count, inner]
         weight: its address.
         result: # [count, outer]
         add: 1 to add to the result, 0 to replace it.
         counter: see `behind_layer`; the parts need not have arrived there on return.
-        part: this one.
-        parts: their number.
+        part: index of this part.
+        parts: number of parts.
     """
     raise NotImplementedError
 

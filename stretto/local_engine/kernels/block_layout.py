@@ -1,4 +1,4 @@
-"""Lays numbers out in blocks, and reads them back; see `stretto.local_engine.kernels.block_kinds`. Without torch."""
+"""Lays out numbers in blocks, and reads them back; see `stretto.local_engine.kernels.block_kinds`. Imports no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stretto.local_engine.kernels.sizes import PANEL
 __all__ = ["Numbers", "laid_out", "read_back"]
 
 _HALF = PANEL // 2
-_LOW = np.uint32(0x0F0F0F0F)  # of four codes
+_LOW = np.uint32(0x0F0F0F0F)  # low bits of four codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Numbers:
     """A weight in few bits, output by output.
 
     Attributes:
-        kind: how its numbers are held.
+        kind: storage format of its numbers.
         codes: # [outer, inner]
         scales: in float16 # [outer, inner / group]
-        minima: the same, if the kind has some.
+        minima: like the scales, if the kind has them.
     """
 
     kind: BlockKind
@@ -35,7 +35,7 @@ class Numbers:
 
 
 def laid_out(numbers: Numbers, target: NDArray[np.uint8]) -> None:
-    """Write numbers as blocks # [panels, groups, bytes of a block]; outputs that fill the last panel up are 0."""
+    """Write numbers as blocks # [panels, groups, bytes of a block]; padding outputs of the last panel are 0."""
     kind, inner = numbers.kind, numbers.codes.shape[1]
     panels, groups, quads, low = len(target), inner // kind.group, kind.quads, kind.low_bytes
     codes = np.ascontiguousarray(_filled(numbers.codes.view(np.uint8), panels * PANEL))
@@ -63,7 +63,7 @@ def laid_out(numbers: Numbers, target: NDArray[np.uint8]) -> None:
 
 
 def read_back(kind: BlockKind, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Numbers of some panels in float32 # [panels, groups, bytes of a block] -> [panels, PANEL, inner]."""
+    """Return the float32 numbers of some panels # [panels, groups, bytes of a block] -> [panels, PANEL, inner]."""
     panels, groups, low = len(blocks), blocks.shape[1], kind.low_bytes
     codes = np.empty((panels, groups, kind.quads, 2, _HALF, QUAD), np.uint8)
     if kind.bits == 8:

@@ -1,7 +1,7 @@
-"""Products of rows in 8 bits with weights in blocks, in LLVM code; see `stretto.local_engine.kernels.vectors`.
+"""Products of 8-bit rows with weights in blocks, in LLVM code; see `stretto.local_engine.kernels.vectors`.
 
-The sums of a group are whole numbers, so they are the same in whatever order a processor adds them. What is done with
-them afterwards is the same for each row, whatever rows are beside it.
+The sums of a group are integers, so they are the same in whatever order a processor adds them. The later operations are
+the same for each row, whatever other rows there are.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from stretto.local_engine.kernels.vectors import FEATURES, load_halves
 __all__ = ["MOST_ROWS", "block_tile"]
 
 _FOUR_PRODUCTS = {"+avx512f", "+avx512vnni"} <= FEATURES
-"""Whether one operation multiplies four pairs of bytes for each of 16 outputs, and adds the products."""
+"""Whether one instruction multiplies four pairs of bytes for each of 16 outputs, and adds the products."""
 
 _DOT = "+dotprod" in FEATURES and platform.machine() in {"aarch64", "arm64"}
 """The same for four outputs."""
 
 _TWO_PRODUCTS = not _FOUR_PRODUCTS and "+avx2" in FEATURES
-"""Whether one operation multiplies pairs of bytes and adds two products, in 16 bits."""
+"""Whether one instruction multiplies pairs of bytes and adds two products, in 16 bits."""
 
 MOST_ROWS = 8 if _FOUR_PRODUCTS else 4
-"""Rows of a tile at most: the codes of a block are unpacked once for all of them."""
+"""Maximum rows of a tile: the codes of a block are unpacked once for all of them."""
 
 _ALL, _FEW = tuple(range(1, MOST_ROWS + 1)), (1, MOST_ROWS)
-"""Numbers of rows that have code of their own: each of them; and where the first answer waits for the compiler."""
+"""Row counts that have their own code: all of them; and fewer where the first answer waits for the compiler."""
 
 _BYTE = ir.IntType(8)
-_HALF = ir.VectorType(_BYTE, 2 * PANEL)  # of a quad: eight outputs
+_HALF = ir.VectorType(_BYTE, 2 * PANEL)  # half a quad: eight outputs
 _WHOLE = ir.VectorType(_BYTE, 4 * PANEL)
 _SHORTS = ir.VectorType(ir.IntType(16), PANEL)
 _EIGHT = ir.VectorType(INT, PANEL // 2)
@@ -125,12 +125,12 @@ class _InPairs:
                 self._held[row][half] = held
 
     def sums(self) -> list[Any]:
-        """The sums of all outputs, for each row."""
+        """Return the sums of all outputs, for each row."""
         return [shuffle(self._builder, low, high, range(PANEL)) for low, high in self._totals]
 
 
 class _InFours:
-    """Sums of a group by products of quads: in one operation, where the processor has it."""
+    """Sums of a group by products of quads: in one instruction, if the processor has it."""
 
     def __init__(self, builder: Any, kind: BlockKind, starts: Sequence[Any]) -> None:
         self._builder, self._kind, self._totals = builder, kind, list(starts)
@@ -152,7 +152,7 @@ def _dot(builder: Any, total: Any, codes: Any, number: Any) -> Any:
     """Multiply the codes of a quad with four codes of a row, and add the products of each output to its total."""
     if _FOUR_PRODUCTS:
         four = broadcast(builder, number)
-        if binding.llvm_version_info[0] >= _TYPED_BYTES:  # earlier ones declare it with words
+        if binding.llvm_version_info[0] >= _TYPED_BYTES:  # earlier versions declare it with words
             four = builder.bitcast(four, _WHOLE)
         else:
             codes = builder.bitcast(codes, WORDS)
@@ -177,7 +177,7 @@ def _dot(builder: Any, total: Any, codes: Any, number: Any) -> Any:
 
 
 def _start(builder: Any, kind: BlockKind, sums: Any, group: Any) -> Any:
-    """What the sum of a group begins with: minus the offset of all codes times the sum of the row's codes."""
+    """Return the initial sum of a group: minus the offset of all codes times the sum of the row's codes."""
     shift = 128 if _FOUR_PRODUCTS and kind.bits == 8 else kind.offset
     if not shift:
         return _every(WORDS, 0)
@@ -239,16 +239,16 @@ def block_tile(
     context: Any, like: Any, kind: Any, rows: Any, codes: Any, scales: Any, sums: Any, lows: Any, width: Any,
     weight: Any, target: Any, out: Any, add: Any,
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Multiply 1 to `MOST_ROWS` rows with one panel of blocks.
+    """Multiply 1 to `MOST_ROWS` rows by one panel of blocks.
 
     Args:
         context: numba's.
         like: see `stretto.local_engine.kernels.blocks.LIKE` and `AT_FIRST` there.
         kind: number of the kind.
-        rows: their number.
-        codes: address of those of the rows, see `stretto.local_engine.kernels.blocks.Codes`.
+        rows: number of rows.
+        codes: address of the rows' codes, see `stretto.local_engine.kernels.blocks.Codes`.
         scales: address.
-        sums: address of those for groups as large as the kind's.
+        sums: address of the sums for groups as large as the kind's.
         lows: address.
         width: inputs.
         weight: address of the panel.

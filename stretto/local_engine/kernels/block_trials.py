@@ -20,7 +20,7 @@ _INNER = 3 * GROUP
 
 
 def multiply() -> None:
-    """Multiply whole numbers, by every kind and for every number of rows that has special code.
+    """Multiply integers, for every kind and every number of rows that has special code.
 
     Raises RuntimeError for a wrong result.
     """
@@ -44,7 +44,7 @@ def multiply() -> None:
 
 
 def ones_in_blocks(outer: int, inner: int) -> NDArray[np.int64]:
-    """Make a weight of ones, each panel held in another way."""
+    """Create a weight of ones, with each panel in another format."""
     weights = []
     for panel in range(outer // PANEL):
         kind = BLOCK_KINDS[panel % len(BLOCK_KINDS)]
@@ -62,7 +62,7 @@ def _blocks(weight: Numbers) -> NDArray[np.uint8]:
 
 
 def _table(weights: list[Numbers]) -> NDArray[np.int64]:
-    """A table with its blocks behind it, in one array."""
+    """Return a table followed by its blocks, in one array."""
     held = [_blocks(weight) for weight in weights]
     lines: list[Any] = [(len(held), sum(map(len, held)), weights[0].codes.shape[1], 0)]
     size, panel = 4 * (1 + len(held)), 0

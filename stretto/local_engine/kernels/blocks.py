@@ -1,9 +1,9 @@
 """Products with weights in blocks of 4 to 8 bits, each with a scale.
 
-Rows are rounded to 8 bits, in groups of 32 with a scale each, and multiplied as whole numbers.
+Rows are rounded to 8 bits, in groups of 32 with one scale each, and multiplied as integers.
 
-A weight is a table # [1 + segments, 4]. Its first line begins with the number of segments and of panels. Each other one
-is a range of outputs that are held in the same way: kind, first panel, number of panels, address.
+A weight is a table # [1 + segments, 4]. Its first line begins with the numbers of segments and panels. Each other line
+is a range of outputs in the same format: kind, first panel, number of panels, address.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numba import carray, types  # type: ignore[attr-defined]  # numba does not mark it as exported
 from numba.extending import overload
 from numpy.typing import NDArray
 
@@ -29,11 +29,11 @@ LIKE: NDArray[np.generic] = np.empty(0, np.uint8)
 """The dtype tag of weights in blocks, see `stretto.local_engine.kernels.tiles.multiply_part`."""
 
 AT_FIRST: NDArray[np.generic] = np.empty(0, np.int8)
-"""The same for the products alone, which the first answer waits for: half of the code to compile, and the same bits."""
+"""The tag for products only, which the first answer waits for: half the code to compile, and bit-identical results."""
 
 _NBYTES = np.array([kind.nbytes for kind in BLOCK_KINDS])
 _GROUPS = np.array([kind.group for kind in BLOCK_KINDS])
-_ROUNDS = np.float32(1.5 * 2**23)  # adding it rounds to a whole number, which is in the low bits then
+_ROUNDS = np.float32(1.5 * 2**23)  # adding it rounds to an integer, which is then in the low bits
 _BITS = np.int32(_ROUNDS.view(np.int32))
 _LARGEST = np.float32(127)
 _FIELDS = 4
@@ -95,7 +95,7 @@ def rounded(rows):
 
 @inner
 def table_of(weight):
-    """The table at an address."""
+    """Return the table at an address."""
     return carray(pointer(weight), (2**20, _FIELDS), np.int64)
 
 
@@ -114,7 +114,7 @@ def multiply_blocks(like, rows, weight, result, add, part, parts):
             strip, spot = table[segment, 3] + (panel - start) * step, target + panel * 4 * PANEL
             row, left = np.int64(0), -(-count // MOST_ROWS)
             while left > 0:
-                many = -(-(count - row) // left)  # about as many in each tile
+                many = -(-(count - row) // left)  # spread evenly over the tiles
                 of_scales, of_sums = row * (width // GROUP) * 4, row * (width // group) * 4
                 block_tile(
                     like, kind, many, codes + row * width, scales + of_scales, used + of_sums, lows + of_scales, width,
@@ -163,7 +163,7 @@ def _numbers_of(kind, block, place, target):
 
 @inner
 def _widened(half):
-    """Widen the bits of a float16: the exponent moves by a product with 2 to the 112."""
+    """Widen the bits of a float16: multiplying by 2 to the 112 moves the exponent."""
     bits = np.empty(1, np.uint32)
     number = np.uint32(half)
     bits[0] = (number & np.uint32(0x7FFF)) << np.uint32(13)

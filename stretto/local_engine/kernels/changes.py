@@ -1,6 +1,6 @@
 """Low-rank changes of products in a compiled forward: each row has those of its own adapter, or none.
 
-A row of any adapter is computed with the same bits whatever rows are beside it.
+A row of any adapter is computed with the same bits, whatever other rows there are.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]  # numba does not say that it exports the first
+from numba import carray, types  # type: ignore[attr-defined]  # numba does not mark the first as exported
 from numba.extending import overload
 from numpy.typing import NDArray
 
@@ -23,14 +23,13 @@ _ROWS, _RANK = 3, 2  # of the trial
 
 
 class CompiledChanges(NamedTuple):
-    """What adapters add to products, which rows have which, and buffers that the threads of a forward share.
+    """The changes that adapters make to products, the adapter of each row, and buffers shared by a forward's threads.
 
     Attributes:
-        table: of each adapter, layer and product: its changes, which are some lines of ``changes`` # [adapters, layers,
-            4, 2], the first and the one behind the last
-        changes: rank; first output and the one behind the last; addresses of the matrix into the rank # [rank, inner],
-            of the one out of it # [rank, outputs] and of what the outputs are multiplied with # [outputs], or 0
-            # [changes, 6]
+        table: the changes of each adapter, layer and product as a range of lines of ``changes``: the first, and one
+            past the last # [adapters, layers, 4, 2]
+        changes: rank; first output and one past the last; addresses of the matrix into the rank # [rank, inner], of the
+            one out of it # [rank, outputs] and of the outputs' factors # [outputs], or 0 # [changes, 6]
         chosen: the adapter of each row, or -1 # [count]
         narrow: rows in the ranks of all changes of a product # [count, ranks]
         made: a product that is added to something # [count, hidden]
@@ -85,7 +84,7 @@ def _dot(left, right):
 
 @inner
 def _add_outer(narrow, out, target, first):
-    """Add what the narrow row gives for these outputs."""
+    """Add the product of the narrow row for these outputs."""
     for line in range(len(narrow)):
         number, own = narrow[line], out[line, first : first + len(target)]
         for at in range(len(target)):
@@ -94,7 +93,7 @@ def _add_outer(narrow, out, target, first):
 
 @inner
 def _changed(changes, like, layer, place, rows, weight, result, add, counter, part, parts):
-    """See `stretto.local_engine.kernels.blanks.multiply`: the rank of each row is shared, and then its outputs."""
+    """See `stretto.local_engine.kernels.blanks.multiply`: the parts share the rank of each row, then its outputs."""
     count, inner_size = rows.shape
     made = changes.made if add else result
     multiply_part(like, rows, weight, made, np.int64(0), part, parts)
@@ -125,7 +124,7 @@ def _changed(changes, like, layer, place, rows, weight, result, add, counter, pa
                         own[at] *= lengths[first + at]
                 begin += rank
     if add:
-        barrier(counter, parts)  # a product need not be divided as its changes are
+        barrier(counter, parts)  # a product may be divided differently than its changes
         width = result.shape[1]
         for row in range(count):
             for at in range(width * part // parts, width * (part + 1) // parts):
@@ -137,7 +136,7 @@ def trial(weights: str) -> None:
 
     ``weights``: their kind.
     """
-    from stretto.local_engine.kernels import trials  # noqa: PLC0415 - the compiler alone runs it
+    from stretto.local_engine.kernels import trials  # noqa: PLC0415 - only the compiler runs it
 
     hidden = trials.HIDDEN
     ones = np.ones(_RANK * 4 * hidden, np.float32)

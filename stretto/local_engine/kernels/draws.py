@@ -1,8 +1,8 @@
-"""Draws one token of each row, as `stretto.local_engine.choosing.sampling` does in torch.
+"""Draws one token per row, as `stretto.local_engine.choosing.sampling` does in torch.
 
 The token drawn is the one with the largest quotient p / x, where p is its probability and x its exponentially
 distributed random number (Maddison et al., arXiv:1411.0030). x is -log(1 - u) for a number u between 0 and 1, and never
-less than u. So p / u is an upper bound, and the logarithm is computed only for tokens whose bound may be the largest.
+less than u. So p / u is an upper bound, and the logarithm is computed only for tokens whose bound can be the largest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numba import carray  # type: ignore[attr-defined]  # numba does not mark it as exported
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.compiling.jit import entry, inner
@@ -54,7 +54,7 @@ def draw(
 
 @inner
 def _largest(line):
-    """The largest number of a line, without its index: so it is vectorised."""
+    """Return the largest number of a line, without its index, so that it can be vectorised."""
     largest = np.full(_BLOCK, -np.inf, np.float32)
     whole = len(line) // _BLOCK * _BLOCK
     for start in range(0, whole, _BLOCK):
@@ -84,7 +84,7 @@ def _weigh(line, most, temperature, key, tokens, uniform, bounds):
 
 @inner
 def _winner(uniform, bounds, highest):
-    """The token with the largest quotient, the first of equals."""
+    """Return the token with the largest quotient, the first one on a tie."""
     best, found = np.float32(-1), 0
     for token in range(len(bounds)):  # a likely winner first, so that few others have to be compared
         if bounds[token] == highest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numba import carray, types  # type: ignore[attr-defined]  # numba does not mark it as exported
 from numba.extending import overload
 
 from stretto.local_engine.kernels.compiling.jit import inner
@@ -20,7 +20,7 @@ class Embedding(NamedTuple):
 
     Attributes:
         address: of the numbers.
-        layout: `TABLE`, a vector after the other; or the panels of the last product, where that has the same weights:
+        layout: `TABLE`, one vector after the other; or the panels of the last product, if that has the same weights:
             `PANELS` or `PAIRS`, see `stretto.local_engine.kernels.panels`; or `BLOCKS`.
         stored: the type: `FLOAT32`, `BFLOAT16` or `FLOAT16`.
     """
@@ -35,7 +35,7 @@ def of_numbers(embedding, line, target):
     """Read the input vector of a token as float32 # [hidden]."""
     panel, place, width, bits = line // PANEL, line % PANEL, len(target), target.view(np.uint32)
     size = (np.int64(2) ** 62,)
-    floats = carray(pointer(embedding.address), size, np.float32)  # type: ignore[type-var]  # compiled, it is a number
+    floats = carray(pointer(embedding.address), size, np.float32)  # type: ignore[type-var]  # a number once compiled
     halves = carray(pointer(embedding.address), size, np.uint16)
     for at in range(width):
         if embedding.layout == TABLE:
@@ -48,7 +48,7 @@ def of_numbers(embedding, line, target):
             target[at] = floats[spot]
         elif embedding.stored == BFLOAT16:
             bits[at] = np.uint32(halves[spot]) << np.uint32(16)
-        else:  # float16: the exponent moves by a product with 2 to the 112
+        else:  # float16: multiplying by 2 to the 112 moves the exponent
             number = np.uint32(halves[spot])
             bits[at] = (number & np.uint32(0x7FFF)) << np.uint32(13)
             target[at] *= np.float32(-(2.0**112)) if number & np.uint32(0x8000) else np.float32(2.0**112)

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numba import carray  # type: ignore[attr-defined]  # numba does not mark it as exported
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels import blanks
@@ -22,7 +22,7 @@ from stretto.local_engine.kernels.vectors import barrier, exp, pointer
 
 __all__ = ["Inputs", "KeyValues", "Scratch", "Weights", "angles", "gate_with_silu", "normalise", "run"]
 
-_GELU = np.float32(math.sqrt(8 / math.pi))  # its form with tanh: x times the logistic function of x times these two
+_GELU = np.float32(math.sqrt(8 / math.pi))  # tanh form of GELU: x times the logistic function of x times these two
 _BEND = np.float32(0.044715)
 
 
@@ -31,21 +31,22 @@ class Weights(NamedTuple):
 
     Attributes:
         embedding: input vectors.
-        scale: they are multiplied with it.
-        norms: two of each layer and the last # [2 * layers + 1, hidden]
-        added_norms: of what attention and feed-forward add # [2 * layers, hidden], or empty # [2 * layers, 0]
+        scale: factor of the input vectors.
+        norms: two of each layer, and the last one # [2 * layers + 1, hidden]
+        added_norms: of the outputs of attention and feed-forward # [2 * layers, hidden], or empty # [2 * layers, 0]
         head_norms: of queries and keys # [layers, heads, head_dim], empty if there are none
         first_bias: of queries, keys and values # [layers, heads, head_dim], or empty.
         second_bias: of the output of attention # [layers, hidden], or empty
         frequencies: of the rotary embeddings # [rotations, head_dim / 2]
         amplitudes: of the rotary embeddings # [rotations]
-        rotations: which of them is that of a layer # [layers]
+        rotations: the rotary embedding of each layer, as an index # [layers]
         epsilon: of the norms.
-        gates_by_gelu: whether the feed-forward has GELU in place of SiLU.
+        gates_by_gelu: whether the feed-forward uses GELU instead of SiLU.
         windows: # [layers]
         num_kv_heads: key-value heads.
-        products: addresses of queries, keys and values; attention's; gate and up; down # [layers, 4]
-        vocabulary: address of the last product.
+        products: addresses of the weights of queries, keys and values; attention output; gate and up; down # [layers,
+            4]
+        vocabulary: address of the last product's weight.
     """
 
     embedding: Embedding
@@ -75,12 +76,12 @@ class Inputs(NamedTuple):
         lines: index of the row in its sequence # [count]
         positions: # [batch, rows]
         slots: # [batch, rows]
-        sees: positions that each row sees, from the first one on # [batch, rows]
+        sees: number of positions that each row sees, starting at the first # [batch, rows]
         ancestry: # [batch, rows, rows], or empty
         kv_len: slots in use.
         wanted: rows whose logits are computed, in order # [wanted]
-        taken: for each layer, the place in ``states`` for what it reads, or -1 # [layers]
-        states: the residual stream in front of some layers is written there # [places, count, hidden]
+        taken: for each layer, the index in ``states`` for its input, or -1 # [layers]
+        states: output: the residual stream before some layers # [places, count, hidden]
     """
 
     tokens: NDArray[np.int64]
@@ -105,15 +106,15 @@ class KeyValues(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Buffers that the threads of a forward share.
+    """Buffers shared by the threads of a forward.
 
     Attributes:
         state: the residual stream # [count, hidden]
         heads: queries, keys and values # [count, heads, head_dim]
         mixed: output of attention # [count, heads, head_dim]
-        gates: of the feed-forward, and beside them what they are multiplied with # [count, 2 * inner]
-        passed: the products # [count, inner]
-        final: what is added to the state, where that has a norm; at last the normalised state # [count, hidden]
+        gates: gates of the feed-forward, followed by their factors # [count, 2 * inner]
+        passed: the gated products # [count, inner]
+        final: what is added to the state, if that has a norm; at the end the normalised state # [count, hidden]
         counter: see `barrier` # [1]
     """
 
@@ -173,7 +174,7 @@ def _gate_with_gelu(source, target, part, parts):
 
 @inner
 def _read_in(like, tokens, embedding, scale, adapter, state):
-    """Look up the input vectors # [count, hidden]; those of blank rows are the adapter's."""
+    """Look up the input vectors # [count, hidden]; the adapter provides those of blank rows."""
     for row in range(len(tokens)):
         token, own = tokens[row], state[row]
         if token >= 0:
@@ -203,7 +204,7 @@ def _add_bias(state, bias, part, parts):
 
 @inner
 def _add_normed(added, norm, epsilon, summand, state, counter, part, parts):
-    """Normalise what a layer adds, and add this part of it to the state # [count, hidden]; nothing without a norm."""
+    """Normalise a layer's output, and add this part of it to the state # [count, hidden]; nothing without a norm."""
     if len(norm) > 0:
         normalise(added, norm, epsilon, summand)
         count, width = state.shape
@@ -223,7 +224,7 @@ def _take(state, target, part, parts):
 
 @entry
 def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts):
-    """Run one part of a forward, while the other parts run in other threads: write keys and values, compute logits.
+    """Run one part of a forward while other threads run the others: write keys and values, compute logits.
 
     Args:
         like: see `multiply_part`.
@@ -232,9 +233,9 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
         inputs: the rows.
         key_values: of the sequences.
         scratch: buffers that the parts share.
-        logits: of the vocabulary, filled up to whole panels # [wanted, out]
-        part: this one.
-        parts: their number.
+        logits: output, with the vocabulary padded to whole panels # [wanted, out]
+        part: index of this part.
+        parts: number of parts.
     """
     state, heads, mixed, normed = scratch.state, scratch.heads, scratch.mixed, np.empty_like(scratch.state)
     count, batch, layers, width = len(inputs.tokens), len(inputs.positions), len(weights.products), heads.shape[2]

@@ -43,7 +43,7 @@ _SERIES = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1
 
 
 class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite is not typed
-    """LLVM's bfloat, which llvmlite has no name for."""
+    """LLVM's bfloat, which llvmlite lacks."""
 
     def _to_string(self) -> str:
         return "bfloat"
@@ -53,12 +53,12 @@ _BFLOATS = ir.VectorType(_BFloat(), 2 * PANEL)
 
 
 def maximum(builder: Any, left: Any, right: Any) -> Any:
-    """The larger of two numbers, or of each pair."""
+    """Return the larger of two numbers, or of each pair."""
     return builder.select(builder.fcmp_ordered(">", left, right), left, right)
 
 
 def exponential(builder: Any, number: Any) -> Any:
-    """Raise e to a number or to a vector of them, to seven digits: a power of two and a polynomial."""
+    """Compute e to the power of a number or a vector, to seven digits: a power of two and a polynomial."""
     kind, whole, many = number.type, INT, 1
     if isinstance(kind, ir.VectorType):
         many, whole = kind.count, ir.VectorType(INT, kind.count)
@@ -68,7 +68,7 @@ def exponential(builder: Any, number: Any) -> Any:
 
     for bound, side in ((-87.0, "<"), (88.0, ">")):  # NaN stays: no ordered comparison with it is true
         number = builder.select(builder.fcmp_ordered(side, number, constant(bound)), constant(bound), number)
-    rounds = constant(1.5 * 2**23)  # adding and subtracting it rounds to a whole number
+    rounds = constant(1.5 * 2**23)  # adding and subtracting it rounds to an integer
     power = builder.fsub(builder.fadd(builder.fmul(number, constant(math.log2(math.e))), rounds), rounds)
     rest = builder.fsub(number, builder.fmul(power, constant(0.693359375)))
     rest = builder.fadd(rest, builder.fmul(power, constant(2.12194440e-4)))
@@ -81,18 +81,18 @@ def exponential(builder: Any, number: Any) -> Any:
 
 
 def shuffle(builder: Any, left: Any, right: Any, elements: Iterable[int]) -> Any:
-    """Shuffle: take these elements of the concatenation of two vectors."""
+    """Take these elements of the concatenation of two vectors."""
     mask = list(elements)
     return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INT, len(mask)), mask))
 
 
 def int64(number: int) -> Any:
-    """An i64 constant."""
+    """Return an i64 constant."""
     return ir.Constant(LONG, number)
 
 
 def offset(builder: Any, address: Any, step: Any, times: int) -> Any:
-    """The address this many steps further."""
+    """Return the address this many steps further."""
     return builder.add(address, builder.mul(step, int64(times)))
 
 
@@ -109,7 +109,7 @@ def broadcast(builder: Any, number: Any) -> Any:
 
 
 def widen_float16(builder: Any, words: Any) -> Any:
-    """Widen the bits of float16, one in each word, to float32: the exponent moves by a product with 2 to the 112."""
+    """Widen the bits of float16, one per word, to float32: multiplying by 2 to the 112 moves the exponent."""
 
     def every(number: int) -> Any:
         return ir.Constant(WORDS, [number] * PANEL)
@@ -123,7 +123,7 @@ def widen_float16(builder: Any, words: Any) -> Any:
 
 
 def multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
-    """Multiply and add to the total, fused where the processor can."""
+    """Multiply and add to the total, fused if the processor supports it."""
     operation = declare(builder, f"llvm.fmuladd.v{PANEL}f32", VECTOR, [VECTOR] * 3)
     return builder.call(operation, [left, right, total])
 
@@ -136,20 +136,20 @@ def dot_bfloat16(builder: Any, left: Any, right: Any, total: Any) -> Any:
 
 
 def prefetch(builder: Any, address: Any) -> None:
-    """Prefetch what will be read soon; addresses without memory do no harm."""
+    """Prefetch an address that will be read soon; invalid addresses do no harm."""
     byte = ir.IntType(8).as_pointer()
     operation = declare(builder, "llvm.prefetch.p0i8", ir.VoidType(), [byte, INT, INT, INT])
     builder.call(operation, [builder.inttoptr(address, byte), *(ir.Constant(INT, number) for number in (0, 3, 1))])
 
 
 def declare(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
-    """The function of this name and these types, which may be defined elsewhere."""
+    """Return the function of this name and these types, which can be defined elsewhere."""
     return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), name)  # type: ignore[no-untyped-call]  # numba leaves it untyped
 
 
 @contextmanager
 def loop(builder: Any, times: Any, starts: Sequence[Any]) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-    """Count up to ``times``. The body puts the values that the next iteration gets into the last list."""
+    """Count up to ``times``. The body appends the values for the next iteration to the last list."""
     before, (head, body, after) = builder.block, (builder.append_basic_block() for _ in range(3))
     following: list[Any] = []
     builder.branch(head)
@@ -169,7 +169,7 @@ def loop(builder: Any, times: Any, starts: Sequence[Any]) -> Iterator[tuple[Any,
 
 
 def call_shared(context: Any, builder: Any, name: str, given: Sequence[Any], fill: Callable[[Any], None]) -> Any:
-    """Call a function of this name that is defined once; it would be inlined, and compiled, at every call otherwise."""
+    """Call a function of this name that is defined once; otherwise every call would be inlined and compiled again."""
     function = declare(builder, name, ir.VoidType(), [value.type for value in given])
     if function.is_declaration:
         function.linkage = "linkonce_odr"
@@ -182,7 +182,7 @@ def call_shared(context: Any, builder: Any, name: str, given: Sequence[Any], fil
 def horizontal_sums(builder: Any, sums: Sequence[Any]) -> Any:
     """Sum each of some vectors, whose number is a power of two, by adding halves.
 
-    The order is fixed, so a row's sum is the same whatever rows are beside it: no compiler may choose another order.
+    The order is fixed and no compiler can change it, so a row's sum is the same whatever other rows there are.
     """
     size, held = PANEL, list(sums)
     while size > 1:

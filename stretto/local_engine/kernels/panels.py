@@ -24,14 +24,14 @@ _LIKE: dict[torch.dtype, NDArray[np.generic]] = {
     torch.float16: np.empty(0, np.int16),
     torch.float32: np.empty(0, np.float32),
 }
-"""The dtype tag for `multiply`, by the type in which weights are stored: NumPy has no bfloat16."""
+"""The dtype tag for `multiply`, by the storage type of the weights: NumPy has no bfloat16."""
 
 _PAIRED = np.empty(0, np.uint32)
-_PIECE = 2**20  # numbers that are looked at together
+_PIECE = 2**20  # numbers that are checked together
 
 
 def narrowest(weights: Sequence[Tensor]) -> torch.dtype:
-    """The narrowest type that holds these weights without loss."""
+    """Return the narrowest type that stores these weights without loss."""
     for dtype in (torch.bfloat16, torch.float16):
         if all(_fits(weight, dtype) for weight in weights):
             return dtype
@@ -39,14 +39,14 @@ def narrowest(weights: Sequence[Tensor]) -> torch.dtype:
 
 
 def _fits(weight: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a type holds a weight without loss; in pieces, because the largest is a good part of a model."""
+    """Return whether a type stores a weight without loss; in pieces, because the largest is a good part of a model."""
     pieces = torch.split(weight, max(1, _PIECE // weight.shape[-1]))
     return all(torch.equal(piece.to(dtype).to(weight.dtype), piece) for piece in pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the weights of a model are laid out.
+    """The memory layout of a model's weights.
 
     Attributes:
         dtype: in which they are stored.
@@ -61,31 +61,31 @@ class Layout:
 
 
 def held_as(weights: Sequence[Tensor]) -> torch.dtype:
-    """The type in which these weights, all of one type, are stored: float32 in the narrowest without loss."""
+    """Return the storage type of these weights, all of one type: for float32 the narrowest one without loss."""
     own = weights[0].dtype
     return narrowest(weights) if own == torch.float32 else own
 
 
 def pairs(weights: Sequence[Tensor]) -> bool:
-    """Whether these weights can be stored in pairs; see `Layout`."""
+    """Return whether these weights can be stored in pairs; see `Layout`."""
     return weights[0].dtype == torch.bfloat16 and not any(each.shape[1] % 2 for each in weights)
 
 
 def kind_of(weights: Sequence[Tensor], dtype: torch.dtype) -> str:
-    """The kind of compiled products for weights that are stored in a type; see `trials.KINDS`."""
+    """Return the kind of compiled products for weights stored in a type; see `trials.KINDS`."""
     return "pairs" if pairs(weights) else str(dtype).removeprefix("torch.")
 
 
 def layout_for(weights: Sequence[Tensor], *, dtype: torch.dtype | None = None, paired: bool | None = None) -> Layout:
-    """The layout for weights of one type, with an arena for all of them if there is memory for it.
+    """Return the layout for weights of one type, with an arena for all of them if there is memory for it.
 
-    Weights of float32 are stored in the narrowest type that holds them without loss. Products are computed in float32,
-    except those of bfloat16 weights on a processor that multiplies bfloat16.
+    Weights of float32 are stored in the narrowest type without loss. Products are computed in float32, except those of
+    bfloat16 weights on a processor that multiplies bfloat16.
 
     Args:
         weights: all of them.
         dtype: from `held_as`, if known.
-        paired: whether they are stored in pairs if they can be; by default, if the processor multiplies pairs.
+        paired: whether to store them in pairs if possible; by default, if the processor multiplies pairs.
     """
     dtype = dtype or held_as(weights)
     if paired is None and pairs(weights):
@@ -95,7 +95,7 @@ def layout_for(weights: Sequence[Tensor], *, dtype: torch.dtype | None = None, p
     filled = [-(-len(weight) // PANEL) * PANEL * weight.shape[1] for weight in weights]
     try:
         arena = Arena(sum(filled) * dtype.itemsize, len(filled))
-    except OSError:  # not so much memory in one piece
+    except OSError:  # not enough memory in one piece
         arena = None
     return Layout(dtype, bool(paired) and pairs(weights), arena)
 
@@ -104,9 +104,9 @@ def layout_for(weights: Sequence[Tensor], *, dtype: torch.dtype | None = None, p
 class Panels:
     """A weight # [outer, inner] laid out so that a product reads it from beginning to end.
 
-    A panel holds the numbers of as many outputs as fit into a register, input by input or pair by pair. Most models are
-    published in half precision. Run in float32, such weights are read as they were published and widened in the
-    product: half the memory to read, the same numbers.
+    A panel contains the numbers of as many outputs as fit into a register, input by input or pair by pair. Most models
+    are published in half precision. When run in float32, such weights are read as published and widened in the product:
+    half the memory to read, the same numbers.
     """
 
     held: Tensor  # [outer / PANEL, inner, PANEL], or [outer / PANEL, inner / 2, PANEL, 2]
@@ -114,7 +114,7 @@ class Panels:
 
     @classmethod
     def of(cls, weight: Tensor, layout: Layout) -> Panels:
-        """Lay a weight out; its numbers must be ones of the layout's type."""
+        """Lay out a weight, whose numbers must be representable in the layout's type."""
         (outer, inner), dtype = weight.shape, layout.dtype
         filled = weight.to(dtype)
         if outer % PANEL:  # it would be a copy anyway
@@ -137,7 +137,7 @@ class Panels:
         return result[:, : self.outer].view(*rows.shape[:-1], self.outer)
 
     def rows(self, numbers: Tensor) -> Tensor:
-        """Gather rows of the weight by their numbers, in float32 # [...] -> [..., inner]."""
+        """Return rows of the weight by their numbers, in float32 # [...] -> [..., inner]."""
         panel, place = numbers.div(PANEL, rounding_mode="floor"), numbers.remainder(PANEL)
         found = self.held[panel, :, place]  # [..., inner], or [..., inner / 2, 2]
         return found.reshape(*numbers.shape, self.inner).float()
@@ -149,12 +149,12 @@ class Panels:
 
     @property
     def size(self) -> int:
-        """Numbers of the weight, with those that fill the last panel up."""
+        """Number of elements, with the padding of the last panel."""
         return self.held.numel()
 
     @property
     def filled(self) -> int:
-        """Outputs, with those that fill the last panel up."""
+        """Number of outputs, with the padding of the last panel."""
         return len(self.held) * PANEL
 
     @property
@@ -172,11 +172,11 @@ class Panels:
 
     @property
     def like_alone(self) -> NDArray[np.generic]:
-        """`like` for a product by itself, outside of a compiled forward."""
+        """`like` for a single product, outside of a compiled forward."""
         return self.like
 
     def dense(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The weight as it was # [outer, inner]."""
+        """Return the original weight # [outer, inner]."""
         return self.held.transpose(1, 2).reshape(-1, self.inner)[: self.outer].to(dtype)
 
 

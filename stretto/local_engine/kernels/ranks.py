@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numba import carray  # type: ignore[attr-defined]  # numba does not mark it as exported
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.compiling.jit import entry, inner, summing
@@ -21,15 +21,15 @@ _BLOCK = 64
 
 
 def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Find the most probable tokens of some rows, the most probable one first, and their probabilities.
+    """Find the most probable tokens of some rows, in descending order, and their probabilities.
 
     Args:
         logits: float32 in the processor's memory # [all rows, vocabulary]
         rows: indices of rows.
-        most: number of tokens of each.
+        most: number of tokens per row.
 
     Returns:
-        # [rows, most], twice.
+        ids and probabilities # [rows, most] each
     """
     if not 1 <= most <= logits.shape[1]:
         raise ValueError(f"{most} tokens of {logits.shape[1]} cannot be named")
@@ -43,7 +43,7 @@ def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int
 
 @inner
 def _any_above(line, least):
-    """Whether any number is above ``least``. All are compared: vectors do that faster than stopping at the first."""
+    """Return whether any number is above ``least``. Comparing all as vectors is faster than stopping at the first."""
     found = False
     for at in range(len(line)):
         found |= line[at] > least
@@ -77,7 +77,7 @@ def _insert(token, score, ids, values):
 
 @inner
 def _raise(line, most, raised):
-    """Exp of each number minus the largest."""
+    """Compute exp of each number minus the largest."""
     for token in range(len(line)):
         raised[token] = exp(line[token] - most)
 

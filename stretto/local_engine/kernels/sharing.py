@@ -1,4 +1,4 @@
-"""Finds out, while threads work, whether several are faster than one."""
+"""Measures, while threads work, whether sharing the work is faster than one thread."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _SMALL, _LARGE = 28, 31  # log2(work): from 2**28 on, sizes share one statistic;
 
 
 class Sharing:
-    """Chooses between one thread and several, for work of each size.
+    """Chooses between one thread and multiple, for work of each size.
 
-    The threads of a forward wait for each other dozens of times. Where other programs use the processor too, or its
-    time is limited as in a container, one of them waits milliseconds for its turn, and all others wait for it. So both
-    ways are timed. The slower one is tried again now and then, and more rarely the longer it stays slower. A trial is a
-    few calls, of which the first does not count: a helper that was not called for long wakes up late.
+    The threads of a forward wait for each other dozens of times. If other programs also use the processor, or its time
+    is limited as in a container, one of them waits milliseconds for its turn, and all others wait for it. So both ways
+    are timed. The slower one is retried now and then, more rarely the longer it stays slower. A trial is a few calls,
+    of which the first does not count: a helper that has been idle wakes up late.
     """
 
     def __init__(self) -> None:
         self._kinds: dict[int, _Kind] = {}
 
     def parts(self, amount: int, most: int) -> int:
-        """The number of threads for this much work: ``most`` or 1."""
+        """Return the number of threads for this much work: ``most`` or 1."""
         return most if self._kind(amount).chosen(trials=amount.bit_length() <= _LARGE) else 1
 
     def note(self, amount: int, parts: int, seconds: float) -> None:
-        """Note how long it took."""
+        """Record how long a call took."""
         self._kind(amount).note(seconds / amount, shared=parts > 1)
 
     def _kind(self, amount: int) -> _Kind:
@@ -39,17 +39,17 @@ class Sharing:
 
 
 class _Kind:
-    """Work of about one size."""
+    """Statistics for work of about one size."""
 
     def __init__(self) -> None:
-        self._paces = {shared: deque[float](maxlen=_RECENT) for shared in (True, False)}  # seconds for a unit of work
+        self._paces = {shared: deque[float](maxlen=_RECENT) for shared in (True, False)}  # seconds per unit of work
         self._shared = True
         self._left, self._patience = 0, _SOON  # calls until the next trial, and between two
         self._trial = 0  # calls left of the trial
         self._elsewhere = float("inf")  # pace of the other way, when it was last tried
 
     def chosen(self, *, trials: bool) -> bool:
-        """Whether several threads do the next work."""
+        """Return whether multiple threads do the next work."""
         if not trials or not self._paces[self._shared]:
             return self._shared
         if not self._trial and self._left <= 0:
@@ -58,14 +58,14 @@ class _Kind:
         return self._shared if not self._trial else not self._shared
 
     def note(self, pace: float, *, shared: bool) -> None:
-        """Note the pace of one call."""
+        """Record the pace of one call."""
         own, other = self._paces[shared], self._paces[not shared]
         own.append(pace)
         if shared == self._shared:
             self._left -= 1
             if (
                 pace > self._elsewhere and not self._trial and _usual(own) > self._elsewhere
-            ):  # seldom more than one look
+            ):  # usually only the first condition is checked
                 self._end(change=True)
         elif self._trial:
             self._trial -= 1
@@ -76,7 +76,7 @@ class _Kind:
                 self._end(change=_usual(own) < _usual(other))
 
     def _end(self, *, change: bool) -> None:
-        """End a trial; continue in the other way, or in the same one."""
+        """End a trial; switch to the other way, or stay."""
         self._shared ^= change
         self._patience = _SOON if change else min(2 * self._patience, _LATE)
         self._left, self._trial = self._patience, 0
@@ -84,6 +84,6 @@ class _Kind:
 
 
 def _usual(paces: deque[float]) -> float:
-    """Mean, with outliers capped at `_SPIKE` times the median."""
+    """Return the mean, with outliers capped at `_SPIKE` times the median."""
     most = _SPIKE * median(paces)
     return sum(min(pace, most) for pace in paces) / len(paces)

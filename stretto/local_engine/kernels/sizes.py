@@ -1,4 +1,4 @@
-"""Constants that compiled code and its callers share."""
+"""Constants shared by compiled code and its callers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ PANEL = 16
 """Outputs of a panel: a register of AVX-512, two of AVX2, four of NEON."""
 
 STOPPED = -(2**62)
-"""Written into a counter, it releases all threads that wait; see `stretto.local_engine.kernels.vectors.barrier`."""
+"""Counter value that releases all waiting threads; see `stretto.local_engine.kernels.vectors.barrier`."""
 
 TABLE, PANELS, PAIRS, BLOCKS = range(4)
-"""Layouts, and..."""
+"""Layouts of input vectors."""
 
 FLOAT32, BFLOAT16, FLOAT16 = range(3)
-"""...types of input vectors; see `stretto.local_engine.kernels.forward.Embedding`."""
+"""Types of input vectors; see `stretto.local_engine.kernels.embedding.Embedding`."""

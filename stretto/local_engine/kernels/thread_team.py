@@ -29,7 +29,7 @@ class _Team:
         self._queues: list[SimpleQueue[_Task]] = []
 
     def queues(self, count: int) -> list[SimpleQueue[_Task]]:
-        """The queues from which this many threads take their work; missing threads are started."""
+        """Return the work queues of this many threads; missing threads are started."""
         while len(self._queues) < count:
             self._queues.append(SimpleQueue())
             self._threads.append(Thread(target=_help, args=self._queues[-1:], name="stretto product", daemon=True))
@@ -51,7 +51,7 @@ class _Team:
 
 
 class _Own(local):
-    """State of one thread: how many threads may share its work, whether that pays, and its team."""
+    """Per-thread state: how many threads can share its work, whether that pays off, and its team."""
 
     def __init__(self) -> None:
         self.threads, self.sharing, self.team = 0, Sharing(), _Team()
@@ -61,12 +61,12 @@ _own = _Own()
 
 
 def limit_threads(threads: int) -> None:
-    """Let at most this many threads share the work of this one; 0 for as many as torch has here."""
+    """Let at most this many threads share the work of this one; 0 for as many as torch uses here."""
     _own.threads = threads
 
 
 def most_parts(amount: int) -> int:
-    """The most threads that share this many multiply-adds."""
+    """Return the maximum number of threads for this many multiply-adds."""
     return max(1, min(_own.threads or torch.get_num_threads(), amount // _WORK))
 
 
@@ -90,7 +90,7 @@ def share(amount: int, work: Callable[[int, int], None], stop: Callable[[], None
 def together(work: _Work, parts: int, stop: Callable[[], None] = lambda: None) -> None:
     """Run ``work`` for the parts 0, 1, ... at the same time, part 0 in this thread, and wait for all.
 
-    If one raises, ``stop`` is called, so that no other waits for it, and the exception is raised here.
+    If one raises, ``stop`` is called, so that no other part waits for it, and the exception is raised here.
     """
     if parts == 1:
         work(0)
@@ -104,7 +104,7 @@ def together(work: _Work, parts: int, stop: Callable[[], None] = lambda: None) -
             raise
 
     ends: SimpleQueue[_Failure] = SimpleQueue()
-    # The team is never shared: parts wait for each other, and those of two callers would wait for ever.
+    # The team is never shared: parts wait for each other, and those of two callers would wait forever.
     for part, queue in enumerate(_own.team.queues(parts - 1), 1):
         queue.put((guarded, part, ends))
     failures = [_failure(guarded, 0), *(ends.get() for _ in range(1, parts))]
@@ -123,19 +123,19 @@ def _help(queue: SimpleQueue[_Task]) -> None:
     while (task := queue.get()) is not None:
         work, part, ends = task
         ends.put(_failure(work, part))
-        del task, work, ends  # so that what they refer to is freed before the next task
+        del task, work, ends  # frees what they reference before the next task
 
 
 def _failure(work: _Work, part: int) -> _Failure:
     try:
         work(part)
-    except BaseException as error:  # noqa: BLE001 - it is raised when all have ended
+    except BaseException as error:  # noqa: BLE001 - raised once all have ended
         return error
     return None
 
 
 def _forget() -> None:
-    """Threads do not survive a fork."""
+    """Start a new team after a fork, which threads do not survive."""
     _own.team = _Team()
 
 

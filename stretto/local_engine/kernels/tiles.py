@@ -17,7 +17,7 @@ __all__ = ["multiply", "multiply_part", "operand", "spread", "stripe"]
 
 @inner
 def stripe(like, source, stride, count, width, weight, step, panel_step, target, out, add, first, last):
-    """Multiply rows with the panels from ``first`` up to ``last``; each panel is read once and stays in the cache."""
+    """Multiply rows by the panels from ``first`` to ``last``; each panel is read once and stays in the cache."""
     panel, tiles = first, -(-count // MOST)
     abreast = ABREAST[-(-count // tiles)]
     while panel < last:
@@ -46,17 +46,17 @@ def _rounded(rows):
 
 
 def operand(like: Any, rows: Any) -> Any:
-    """The rows in the form that weights like these are multiplied with."""
+    """Convert rows to the form that weights like these are multiplied by."""
     raise NotImplementedError
 
 
 def spread(like: Any, rows: Any, weight: Any, result: Any, add: Any, part: Any, parts: Any) -> None:
-    """See `multiply_part`; the rows are what `operand` made of them, and kept alive by the caller."""
+    """See `multiply_part`; the rows are the output of `operand`, and the caller keeps them alive."""
     raise NotImplementedError
 
 
 def _in_panels(like: Any) -> bool:
-    """Whether it is the tag of numbers in panels; other modules implement these two functions for other tags."""
+    """Return whether it is the tag of numbers in panels; other modules implement these functions for other tags."""
     return like.dtype in (types.uint16, types.int16, types.float32, types.uint32)
 
 
@@ -81,22 +81,22 @@ def multiply_part(like, rows, weight, result, add, part, parts):
     """Multiply rows # [count, width] by one part of a weight in panels # [out / PANEL, width, PANEL] -> [count, out].
 
     Args:
-        like: dtype tag, an array of the type in which the weight is stored: uint16 for bfloat16, int16 for float16, or
-            float32; uint32 for bfloat16 in pairs # [out / PANEL, width / 2, PANEL, 2], multiplied with rows that are
-            rounded to bfloat16.
+        like: dtype tag, an array of the weight's storage type: uint16 for bfloat16, int16 for float16, or float32;
+            uint32 for bfloat16 in pairs # [out / PANEL, width / 2, PANEL, 2], multiplied by rows that are rounded to
+            bfloat16.
         rows: float32.
         weight: its address.
         result: output; other parts write the rest of it.
         add: 1 to add to the result, 0 to replace it.
-        part: of the panels.
-        parts: their number.
+        part: index of this part of the panels.
+        parts: number of parts.
     """
     spread(like, operand(like, rows), weight, result, add, part, parts)
 
 
 @inner
 def _multiply(like, operand, weight, result, add, part, parts):
-    """See `spread`; here only the address of the operand is used."""
+    """See `spread`; only the address of the operand is used here."""
     (count, width), out = operand.shape, result.shape[1]
     panels, step = out // PANEL, PANEL * like.itemsize
     first, last = panels * part // parts, panels * (part + 1) // parts

@@ -1,4 +1,4 @@
-"""Trials of compiled code with inputs whose results are known. Calling one compiles all functions that it calls.
+"""Trials of compiled code with known results. Calling one compiles all functions that it calls.
 
 They first run in the compiler's process, which ends if this processor cannot run the code. They do not import torch,
 which takes too long.
@@ -31,10 +31,10 @@ KINDS: dict[str, tuple[NDArray[np.generic], int]] = {
     "pairs": (np.empty(0, np.uint32), 0x3F803F80) if PAIRED else (np.empty(0, np.uint16), 0x3F80),
     "blocks": (LIKE, 1),
 }
-"""By kind of weights: an empty array of its dtype, which compiled code selects by, and the number 1 in it."""
+"""An empty array of the dtype by which compiled code selects, and the number 1 in it, by kind of weights."""
 
 HIDDEN = 2 * PANEL
-"""Numbers of a row in the trial of `forward`."""
+"""Width of a row in the trial of `forward`."""
 
 _WIDTH, _HEADS, _STORED = PANEL, 2, 1
 
@@ -53,7 +53,7 @@ def choose() -> None:
 
 
 def multiply(weights: str) -> None:
-    """Multiply rows of ones with ones, for every number of rows that has special code. Raises RuntimeError."""
+    """Multiply rows of ones by ones, for every number of rows that has special code. Raises RuntimeError."""
     like, panels = KINDS[weights][0], ones(weights, 4 * PANEL, HIDDEN)
     for count in range(1, MOST + 2):
         rows, result = np.ones((count, HIDDEN), np.float32), np.empty((count, 4 * PANEL), np.float32)
@@ -62,14 +62,14 @@ def multiply(weights: str) -> None:
 
 
 def forward(weights: str, adapter: Any = None, *, blank: bool = False) -> None:
-    """Run a layer with weights of 1 on a tree of three rows, and with weights in blocks alone on trees of each size.
+    """Run a layer of ones on a tree of three rows; with weights in blocks and no adapter, on trees of each size.
 
     Raises RuntimeError for logits that are not finite.
 
     Args:
         weights: their kind.
         adapter: see `stretto.local_engine.kernels.blanks`.
-        blank: the third row is.
+        blank: whether the third row is blank.
     """
     everything = _HEADS + 2 * _STORED
     sizes = [
@@ -104,7 +104,7 @@ def forward(weights: str, adapter: Any = None, *, blank: bool = False) -> None:
     key_values = KeyValues(np.array([keys.ctypes.data]), np.array([values.ctypes.data]), PANEL)
     for count in (
         range(1, MOST_ROWS + 2) if weights == "blocks" and adapter is None else (3,)
-    ):  # an adapter is for three
+    ):  # adapters are made for three rows
         shared: list[Any] = [np.zeros((count, *shape), np.float32) for shape in shapes]
         scratch = Scratch._make((*shared, np.zeros(1, np.int64)))
         logits = np.empty((count, HIDDEN), np.float32)
@@ -115,7 +115,7 @@ def forward(weights: str, adapter: Any = None, *, blank: bool = False) -> None:
 
 
 def _tree(count: int, *, blank: bool) -> Inputs:
-    """Rows of which all but the first see it and themselves; ``blank``: the third one is."""
+    """Return rows that, except the first, see the first and themselves; ``blank``: the third row is blank."""
     ancestry = np.eye(count, dtype=bool)
     ancestry[:, 0] = True
     positions = np.minimum(np.arange(count), 1)[None]
@@ -135,7 +135,7 @@ def _tree(count: int, *, blank: bool) -> Inputs:
 
 
 def ones(kind: str, outer: int, inner: int) -> NDArray[np.generic]:
-    """Make a weight of ones in panels; see `stretto.local_engine.kernels.panels.Panels`."""
+    """Create a weight of ones in panels; see `stretto.local_engine.kernels.panels.Panels`."""
     like, one = KINDS[kind]
     if like is LIKE:
         return ones_in_blocks(outer, inner)

@@ -1,4 +1,4 @@
-"""Functions written in LLVM code, because they must use vector registers in a way that numba does not let one choose.
+"""Functions in LLVM code, because they must use vector registers in a way that numba does not expose.
 
 Addresses and steps are bytes.
 
@@ -60,31 +60,31 @@ __all__ = [
 ]
 
 FEATURES = frozenset(cpu_target.target_context.codegen().magic_tuple()[2].split(","))
-"""Those that numba compiles for, which ``NUMBA_CPU_NAME`` and others change: not those that the processor has."""
+"""The features that numba compiles for, which ``NUMBA_CPU_NAME`` and others change: not those of the processor."""
 
 _WIDE = "+avx512f" in FEATURES
 
 PAIRED = _WIDE and "+avx512bf16" in FEATURES
-"""Whether one operation multiplies pairs of bfloat16 and adds both products to a float32."""
+"""Whether one instruction multiplies pairs of bfloat16 and adds both products to a float32."""
 
 MOST = 12 if _WIDE else 6
-"""Rows of a tile. Of AVX-512's 32 registers 24 hold sums then, of AVX2's 16 twelve, of NEON's 32 narrow ones 24."""
+"""Rows of a tile. Sums then take 24 of AVX-512's 32 registers, 12 of AVX2's 16, and 24 of NEON's 32 narrow ones."""
 
 ABREAST = (1, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (1, 4, 2, 2, 1, 1, 1)
 """Panels of a tile, by its rows: enough accumulators to hide the latency of a multiply-add."""
 
 _HALVES = "+f16c" in FEATURES or platform.machine() not in {"x86_64", "AMD64"}
-"""Whether the processor widens float16. Elsewhere LLVM calls a function that no program here has, and ends."""
+"""Whether the processor widens float16. Elsewhere LLVM calls a function that is missing here, and crashes."""
 
 _ACROSS = 16 if _WIDE else 4
-"""Sums of `dots` that are folded together."""
+"""Sums of `dots` that are reduced together."""
 
-_AHEAD = 2048  # bytes of a panel that are prefetched: by itself the processor does not go beyond a page
+_AHEAD = 2048  # bytes of a panel that are prefetched: the processor itself does not prefetch beyond a page
 _SPINS = 4096  # before sched_yield()
 
 
 def _loaded(builder: Any, address: Any, kind: Any) -> Any:
-    """Load a panel's weights of one input as float32, or those of a pair of inputs as they are.
+    """Load a panel's weights of one input as float32, or those of a pair of inputs unchanged.
 
     They are bfloat16, float16 or float32.
     """
@@ -99,7 +99,7 @@ def _loaded(builder: Any, address: Any, kind: Any) -> Any:
 
 
 def load_halves(builder: Any, address: Any) -> Any:
-    """Load as many float16 as there are outputs of a panel, as float32."""
+    """Load as many float16 as a panel has outputs, as float32."""
     if not _HALVES:
         return widen_float16(builder, _load_words(builder, address))
     halves = ir.VectorType(ir.HalfType(), PANEL)
@@ -204,7 +204,7 @@ def tile(
     context: Any, like: Any, rows: Any, panels: Any, source: Any, stride: Any, width: Any, weight: Any, step: Any,
     panel_step: Any, target: Any, out: Any, add: Any,
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Multiply up to `MOST` rows with one panel, or with ``ABREAST[rows]`` or ``ABREAST[rows + 1]`` neighbouring ones.
+    """Multiply up to `MOST` rows by one panel, or by ``ABREAST[rows]`` or ``ABREAST[rows + 1]`` neighbouring ones.
 
     ``stride``, ``step``, ``panel_step`` and ``out`` are bytes: between rows, between a panel's inputs, between panels,
     and between rows of the result.
@@ -237,7 +237,7 @@ def dots(
     context: Any, count: Any, queries: Any, query_step: Any, keys: Any, key_step: Any, slots: Any, width: Any,
     scores: Any, score_step: Any,
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Multiply ``count`` queries, a compile-time constant, with keys.
+    """Multiply ``count`` queries, a compile-time constant, by keys.
 
     The width and the number of the keys are multiples of `PANEL`.
     """
@@ -254,12 +254,12 @@ def dots(
 
 @intrinsic
 def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: Any) -> tuple[Any, Callable[..., Any]]:
-    """Softmax without the division: exp of the scaled scores minus the largest one, and their sum.
+    """Compute a softmax without the division: exp of the scaled scores minus the largest one, and their sum.
 
     Args:
         context: numba's.
         scores: their address; they are replaced, by 0 where a slot is not seen.
-        seen: address of a byte for each; at least one is seen.
+        seen: address of one byte per score; at least one is seen.
         slots: number of scores, a multiple of `PANEL`.
         scale: of the scores.
         total: address of the sum.
@@ -273,7 +273,7 @@ def soften(context: Any, scores: Any, seen: Any, slots: Any, scale: Any, total: 
 
 @intrinsic
 def exp(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
-    """Exp of a float32, to seven digits, in operations that can be vectorised.
+    """Compute exp of a float32, to seven digits, in operations that can be vectorised.
 
     Functions that may sum in any order must not call it: these operations would be reordered too, with wrong results.
     """
@@ -286,7 +286,7 @@ def exp(context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
 
 @intrinsic
 def pointer(context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
-    """Convert an address to what `numba.carray` takes."""
+    """Convert an address to a pointer for `numba.carray`."""
 
     def generate(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
         return builder.inttoptr(given[0], cgutils.voidptr_t)
@@ -296,7 +296,7 @@ def pointer(context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
 
 @intrinsic
 def barrier(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., Any]]:
-    """Wait until all threads are here; ``counter`` is the address of a number that begins with 0.
+    """Wait until all threads have arrived; ``counter`` is the address of a number that starts at 0.
 
     If one of them will not come, setting the counter to `stretto.local_engine.kernels.sizes.STOPPED` releases the
     others, here and at all later barriers. They spin: in a step they are never far apart, and waking up takes longer.
@@ -317,7 +317,7 @@ def barrier(context: Any, counter: Any, parts: Any) -> tuple[Any, Callable[..., 
         stopped = builder.icmp_signed("<", here, int64(0))
         builder.cbranch(builder.or_(stopped, builder.icmp_signed(">=", here, arrivals)), go, spin)
         builder.position_at_end(spin)
-        if sys.platform != "win32":  # yields the processor to a thread that has none
+        if sys.platform != "win32":  # yields the processor to a waiting thread
             with builder.if_then(builder.icmp_signed("==", builder.srem(turns, int64(_SPINS)), int64(0))):
                 builder.call(declare(builder, "sched_yield", INT, []), [])
         turns.add_incoming(builder.add(turns, int64(1)), builder.block)

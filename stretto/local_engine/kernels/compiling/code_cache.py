@@ -1,6 +1,6 @@
-"""Functions as numba compiles them, with their code kept in `stretto.local_engine.kernels.compiling.store`.
+"""Functions compiled by numba, with their code cached in `stretto.local_engine.kernels.compiling.store`.
 
-numba's cache is not used: it records neither that code has run here nor that a file is complete.
+numba's cache is not used: it records neither that code has run on this machine nor that a file is complete.
 """
 
 # numba leaves what is called here untyped
@@ -24,7 +24,7 @@ __all__ = ["build_in", "made"]
 
 
 class _Build:
-    """The state of the compiler's process: its store, and the names of the code that it compiled or loaded."""
+    """State of the compiler's process: its store, and the names of the code that it compiled or loaded."""
 
     store: Store | None = None
     part = ""
@@ -42,7 +42,7 @@ def build_in(store: Store, part: str) -> set[str]:
 
 
 def made(function: Callable[..., Any], *, kept: bool, **options: Any) -> Any:
-    """Compile like `numba.njit`. With ``kept``, code is loaded, and compiled only after `build_in` was called."""
+    """Compile like `numba.njit`. With ``kept``, code is loaded, and only compiled after a call of `build_in`."""
     compiled = njit(**options)(function)
     if kept:
         compiled._cache = _Kept(function)
@@ -85,7 +85,7 @@ class _Kept(_Cache):
         if _Build.store is not None:
             _Build.store.write(self._file(sig), dumps((data.codegen.magic_tuple(), data._reduce())))
             _Build.names.add(self._file(sig))
-            _Build.store.forget_tries(_Build.part)  # it made progress
+            _Build.store.forget_tries(_Build.part)  # compiling made progress
 
     def enable(self) -> None:
         """The cache is always enabled."""

@@ -48,7 +48,7 @@ def _make(store: Store, part: Part) -> None:
 
 @contextmanager
 def _alone(store: Store) -> Iterator[None]:
-    """One compiler at a time; the next one finds the parts ready, and ends."""
+    """Run one compiler at a time; the next one finds the parts ready, and ends."""
     try:
         import fcntl  # noqa: PLC0415 - not on Windows
     except ImportError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["BLOCKS", "CHOOSING", "Part", "changed_forward", "forward", "product"]
 
 BLOCKS = "blocks"
-"""The kind of weights in few bits; see `stretto.local_engine.kernels.block_kinds`."""
+"""The kind of low-bit weights; see `stretto.local_engine.kernels.block_kinds`."""
 
 _TRIALS = "stretto.local_engine.kernels.trials"
 
@@ -18,7 +18,7 @@ class Part:
 
     Attributes:
         name: of the part, and of a file.
-        trial: ``module:function``, which calls each of them once with small numbers; it needs no torch.
+        trial: ``module:function``, which calls each function once with small inputs; it needs no torch.
         arguments: of the trial.
     """
 
@@ -28,21 +28,21 @@ class Part:
 
 
 CHOOSING = Part("choosing", f"{_TRIALS}:choose")
-"""Finds the most probable tokens, and draws one."""
+"""The functions that find the most probable tokens and draw one."""
 
 
 def product(weights: str) -> Part:
-    """Products with weights of a kind; see `stretto.local_engine.kernels.trials.KINDS`."""
+    """Return the part for products with weights of a kind; see `stretto.local_engine.kernels.trials.KINDS`."""
     if weights == BLOCKS:
         return Part(f"product-{weights}", "stretto.local_engine.kernels.block_trials:multiply")
     return Part(f"product-{weights}", f"{_TRIALS}:multiply", (weights,))
 
 
 def forward(weights: str) -> Part:
-    """A forward, by the kind of its weights."""
+    """Return the part for a forward with weights of a kind."""
     return Part(f"forward-{weights}", f"{_TRIALS}:forward", (weights,))
 
 
 def changed_forward(weights: str) -> Part:
-    """A forward with low-rank changes beside its weights, by the kind of these."""
+    """Return the part for a forward with unmerged low-rank changes of weights of a kind."""
     return Part(f"forward-{weights}-changes", "stretto.local_engine.kernels.changes:trial", (weights,))

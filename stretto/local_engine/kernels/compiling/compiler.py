@@ -1,6 +1,6 @@
-"""Compiles parts in another process, so a compiler that crashes, or code that the processor cannot run, ends only that.
+"""Compiles parts in another process, so that a crash of the compiler or of compiled code ends only that process.
 
-The process may outlive this one, so a program that asks once leaves compiled code to the next one. If it is killed, the
+The process can outlive this one, so a program that asks once leaves compiled code to the next one. If it is killed, the
 next one continues with the function that it was compiling. After three failures it is not started again for a day.
 """
 
@@ -35,11 +35,11 @@ _PROGRAM = (
     "from stretto.local_engine.kernels.compiling.compile_parts import main; main(*sys.argv[1:])"
 )
 _warned = threading.Event()
-_ahead: dict[str, Compilation] = {}  # by the names of parts that somebody will wait for
+_ahead: dict[str, Compilation] = {}  # by the names of parts that `compile_now` will wait for
 
 
 def are_ready(parts: Sequence[Part]) -> bool:
-    """Whether these parts are compiled and have run on this machine."""
+    """Return whether these parts are compiled and have run on this machine."""
     if not parts or not can_compile():
         return not parts
     found = stores()
@@ -47,7 +47,7 @@ def are_ready(parts: Sequence[Part]) -> bool:
 
 
 def compile_now(parts: Sequence[Part]) -> bool:
-    """Compile the parts that are not ready, and wait. False if that fails; one warning unless it is switched off."""
+    """Compile the parts that are not ready, and wait. Returns False on failure; warns once unless switched off."""
     if are_ready(parts):
         return True
     if _is_switched_off():
@@ -64,14 +64,14 @@ def compile_now(parts: Sequence[Part]) -> bool:
 
 
 def compile_ahead(parts: Sequence[Part]) -> None:
-    """Begin to compile parts for which `compile_now` will be called soon; nothing if they are ready or cannot be."""
+    """Begin to compile parts that `compile_now` will need soon, unless they are ready or cannot be compiled."""
     if can_compile() and not are_ready(parts):
         compilation = Compilation(parts, niceness=0)
         _ahead.update((part.name, compilation) for part in parts)
 
 
 def have_compiled(parts: Sequence[Part], *, wanted: bool | None) -> None:
-    """Compile parts: wait for it with ``True``, do not wait with ``None``, and compile nothing with ``False``."""
+    """Compile parts: ``True`` waits for it, ``None`` does not wait, and ``False`` compiles nothing."""
     if wanted:
         compile_now(parts)
     elif wanted is None and not are_ready(parts):
@@ -103,7 +103,7 @@ class Compilation:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, with success or not."""
+        """Whether it has ended, successfully or not."""
         return self._done.is_set()
 
     def wait(self) -> None:
@@ -128,7 +128,7 @@ class Compilation:
         """Run the process.
 
         Returns:
-            why it failed; empty if it did not.
+            the cause of a failure; empty on success.
         """
         store = writable_store()
         if store is None:
@@ -141,7 +141,7 @@ class Compilation:
                 )
         with tempfile.TemporaryFile() as output:
             process = _start(store, self._parts, niceness, output)
-            if is_private(store):  # nobody could use the result after this process
+            if is_private(store):  # no other process could use the result
                 atexit.register(_end, process)
             status = process.wait()
             output.seek(0)
@@ -150,7 +150,7 @@ class Compilation:
 
 
 def _start(store: Store, parts: Sequence[Part], niceness: int, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start the compiler's process, with this one's paths of modules."""
+    """Start the compiler's process, with this one's module paths."""
     listed = json.dumps([[part.name, part.trial, part.arguments] for part in parts])
     executable = os.fsdecode(spawn.get_executable() or sys.executable)
     command = [executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(store.folder.parent), listed, str(niceness)]
@@ -168,7 +168,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _cause(status: int, lines: Sequence[str]) -> str:
-    """Say how a process failed; an empty text if it did not."""
+    """Return the cause of a process's failure; empty on success."""
     if status == 0:
         return ""
     if status < 0:
@@ -202,17 +202,17 @@ def _has_numba() -> bool:
 
 
 def can_compile() -> bool:
-    """Whether a compiler is installed and wanted."""
+    """Return whether a compiler is installed and wanted."""
     return not _is_switched_off() and not _obstacle()
 
 
 def _is_switched_off() -> bool:
-    """Whether the user wants no compiler, and needs no warning."""
+    """Return whether the user has disabled the compiler, so that no warning is needed."""
     return os.environ.get("NUMBA_DISABLE_JIT", "0").strip() not in {"", "0"}
 
 
 def _obstacle() -> str:
-    """Why nothing can be compiled here; an empty text if it can."""
+    """Return why nothing can be compiled here; empty if it can."""
     if not _has_numba():
         return "numba is not installed"
     return "this program is one file without an interpreter" if getattr(sys, "frozen", False) else ""

@@ -39,7 +39,7 @@ class Kernel:
 
     Args:
         function: in Python.
-        kept: whether its code is kept on disk, with the code of all that it calls.
+        kept: whether its code is cached on disk, with the code of all that it calls.
         options: of `numba.njit`.
     """
 
@@ -60,7 +60,7 @@ class Kernel:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba asks for when a compiled function names this object."""
+        """The attribute that numba reads when a compiled function names this object."""
         return self.compiled._numba_type_
 
     def __call__(self, *arguments: Any) -> Any:
@@ -69,14 +69,14 @@ class Kernel:
 
 
 class _Entry(Kernel):
-    """A function that only runs compiled, because it calls what Python does not have."""
+    """A function that only runs compiled, because it calls functions that Python does not have."""
 
     def __call__(self, *arguments: Any) -> Any:
         return self.compiled(*arguments)
 
 
 class _Either(Kernel):
-    """A function that runs compiled in threads that want it (see `switch`), and in Python otherwise."""
+    """A function that runs compiled in threads that called `run_compiled`, and in Python otherwise."""
 
     _missing_since = -1
 
@@ -86,7 +86,7 @@ class _Either(Kernel):
                 return self.compiled(*arguments)
             except NotCompiledError:
                 self._missing_since = _looked[0]
-        with np.errstate(over="ignore"):  # hashes are multiplied as the processor does it
+        with np.errstate(over="ignore"):  # hashes overflow, as they do in compiled code
             return _as_numba_gives(self.function(*arguments))
 
 
@@ -98,7 +98,7 @@ def _as_numba_gives(result: Any) -> Any:
 
 
 def look_again() -> None:
-    """Look for compiled code that was not there before."""
+    """Look again for compiled code that was missing before."""
     _looked[0] += 1
 
 
@@ -108,17 +108,17 @@ def inner(function: Callable[..., Any]) -> Kernel:
 
 
 def summing(function: Callable[..., Any]) -> Kernel:
-    """Decorate sums over one row, which may be added in any order: the order is the same for all rows."""
+    """Decorate sums over one row, which can be added in any order: the order is the same for all rows."""
     return Kernel(function, kept=False, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 
 def entry(function: Callable[..., Any]) -> Kernel:
-    """Decorate a function that Python calls: it is compiled once for a machine and kept, with all that it calls."""
+    """Decorate a function that Python calls: it is compiled once per machine and cached, with all that it calls."""
     return _Entry(function, kept=True)
 
 
 def python_or_compiled(function: Callable[..., Any]) -> Kernel:
-    """Decorate a function that drafters call: like `entry`, but it runs in Python where there is no compiled code."""
+    """Decorate a function that drafters call: like `entry`, but it runs in Python if there is no compiled code."""
     return _Either(function, kept=True)
 
 
@@ -139,5 +139,5 @@ def run_compiled(wanted: bool) -> None:
 
 
 def runs_compiled() -> bool:
-    """Whether this thread runs compiled code."""
+    """Return whether this thread runs compiled code."""
     return _thread.compiled

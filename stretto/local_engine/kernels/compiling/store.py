@@ -1,8 +1,8 @@
-"""Compiled code on disk: a file for each function and the types that it takes.
+"""Compiled code on disk: one file per function and argument types.
 
 A folder belongs to one processor, one compiler and one version of the sources; its name is a hash of these. A file
 begins with the hash of the rest, so a truncated one counts as missing. A *part* is a set of functions that are compiled
-together. It is ready when all its files are there and have run in the process that made them.
+together. It is ready when all its files exist and have run in the process that made them.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Store:
         self._replace(name, hashlib.sha256(data).digest() + data)
 
     def is_ready(self, part: str) -> bool:
-        """Whether a part is compiled and has run here, and its files have their full size."""
+        """Return whether a part is compiled and has run here, and its files have their full size."""
         try:
             sizes = json.loads((self.folder / f"{part}.ready").read_text(encoding="utf-8"))
             return all((self.folder / name).stat().st_size == size for name, size in sizes.items())
-        except (OSError, ValueError, AttributeError, RecursionError):  # written by something else
+        except (OSError, ValueError, AttributeError, RecursionError):  # another program wrote the file
             return False
 
     def set_ready(self, part: str, names: set[str]) -> None:
@@ -74,14 +74,14 @@ class Store:
             (self.folder / name).unlink()
 
     def tries(self, part: str) -> int:
-        """How often compiling a part has failed."""
+        """Return how often compiling a part has failed."""
         try:
             return (self.folder / f"{part}.tries").stat().st_size
         except OSError:
             return 0
 
     def gives_up(self, part: str) -> bool:
-        """Whether compiling a part has failed so often that it is not tried for a day."""
+        """Return whether compiling a part has failed so often that it is not tried for a day."""
         with suppress(OSError):
             since = time.time() - (self.folder / f"{part}.tries").stat().st_mtime
             return self.tries(part) >= _MOST_TRIES and since < _A_DAY_S
@@ -113,7 +113,7 @@ class Store:
 
 
 def stores() -> list[Store]:
-    """The folders of compiled code: beside the source, and in the user's cache folder.
+    """Return the folders of compiled code: next to the source, and in the user's cache folder.
 
     The variable ``NUMBA_CACHE_DIR`` names another folder instead. A process that could write to none of them also has a
     temporary one.
@@ -122,7 +122,7 @@ def stores() -> list[Store]:
 
 
 def writable_store() -> Store | None:
-    """The first of them that can be written to; ``None`` if not even a temporary folder can be."""
+    """Return the first writable store; ``None`` if not even a temporary folder can be created."""
     for root in (*_roots(), *_private):
         store = Store(root)
         try:
@@ -141,7 +141,7 @@ def writable_store() -> Store | None:
 
 
 def is_private(store: Store) -> bool:
-    """Whether a store is removed at the end of this process."""
+    """Return whether a store is removed at the end of this process."""
     return store.folder.parent in _private
 
 
@@ -150,7 +150,7 @@ _private: list[Path] = []
 
 @cache
 def _temporary() -> tempfile.TemporaryDirectory[str]:
-    """A folder that only this user can write to, and that is removed at the end of the process."""
+    """Create a folder that only this user can write to, and that is removed at the end of the process."""
     return tempfile.TemporaryDirectory(prefix="stretto-compiled-")
 
 
@@ -188,7 +188,7 @@ def _version(name: str) -> str | None:
 
 
 def _processor() -> list[str]:
-    """Describe the processor, as far as the system does without LLVM."""
+    """Describe the processor with what the system reports without LLVM."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
