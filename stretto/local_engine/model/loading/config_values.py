@@ -1,4 +1,4 @@
-"""Finds the value in a ``config.json`` that no model can have, which transformers passes over or fails on anywhere."""
+"""Finds invalid values in a ``config.json`` that transformers ignores, or on which it fails with an unclear error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
     "proportional": (),
 }
-"""What each kind of rotation of transformers needs beside its name."""
+"""What each kind of rotation in transformers needs besides its name."""
 _OLDER = ("su", "mrope")  # names of kinds that transformers replaces
 _POSITIVE = (
     *("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "attention_factor", "beta_fast", "beta_slow"),
@@ -44,15 +44,15 @@ _A_NUMBER = "a positive number is needed"
 
 
 def wrong_value(config: Mapping[str, Any]) -> str:
-    """The first value that cannot be right, as a sentence without its full stop; empty where none is found.
+    """Return the first value that cannot be right, as a sentence without its full stop; empty if none is found.
 
-    Only for a model that fails: a few architectures write some of these fields in their own way.
+    Only for a model that fails: a few architectures use some of these fields differently.
     """
     return next(_wrong_values(config), "")
 
 
 def wrong_rotation(config: Mapping[str, Any]) -> str:
-    """The same, of the numbers of rotary embeddings, which all architectures write alike."""
+    """Return the first wrong number of the rotary embeddings, whose fields are the same in all architectures."""
     return next(_wrong_rotations(config), "")
 
 
@@ -110,7 +110,7 @@ def _wrong_kinds(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rotations(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The settings of each rotation, and where they are: models with several kinds of layers have several."""
+    """Yield the settings of each rotation, and where they are: models with multiple kinds of layers have multiple."""
     for field in _ROTATIONS:
         value = config.get(field)
         if isinstance(value, Mapping) and value:

@@ -1,4 +1,4 @@
-"""What fits into memory: of a model's weights before they are read, of requests while it runs."""
+"""Checks what fits into memory: a model's weights before they are read, and requests while it runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["check_room", "does_not_fit", "fitting_requests", "free_bytes", "weig
 _LONGEST_HEADER = 2**27  # bytes
 _NUMBERS = frozenset({"F64", "F32", "F16", "BF16"})
 _HALF = torch.bfloat16
-_GGUF_BYTES = 0.6  # of a weight in a file of 4 bits
+_GGUF_BYTES = 0.6  # per weight in a 4-bit file
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that is free on a device."""
+    """Return the free memory of a device."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    with suppress(OSError):  # on Linux: files that the system keeps in memory give way
+    with suppress(OSError):  # Linux: includes cached files, which the system drops when needed
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         for line in lines:
             if line.startswith("MemAvailable:"):
@@ -39,18 +39,18 @@ def free_bytes(device: torch.device) -> int:
 
 
 def _free_in_container(folder: Path) -> int:
-    """What a container has left of its limit, as the files in its folder say; a large number without a limit."""
+    """Return what is left of a container's limit, from the files in its folder; a large number without a limit."""
     with suppress(OSError, ValueError):  # no limit: its file is missing, or says "max"
         limit, used = (int((folder / f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
         stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-        return max(0, limit - used + int(stat.get("inactive_file", 0)))  # files give way here as well
+        return max(0, limit - used + int(stat.get("inactive_file", 0)))  # cached files are dropped here as well
     return 2**62
 
 
 def check_room(source: Source, dtype: torch.dtype, device: torch.device, *, stays: bool = False) -> None:
-    """Raise `BackendError` for weights that alone are more than the free memory: reading them would end the process.
+    """Raise `BackendError` if the weights alone exceed the free memory: reading them would end the process.
 
-    Nothing is said of a model on the hub. ``stays``: a GGUF file is held in its own few bits.
+    Hub models are not checked. ``stays``: a GGUF file keeps its low-bit format.
     """
     if device.type != "cpu":
         return
@@ -67,7 +67,7 @@ def check_room(source: Source, dtype: torch.dtype, device: torch.device, *, stay
 
 
 def bytes_in_blocks(source: Source) -> int:
-    """What the weights of a GGUF file take as it holds them, laid out for compiled code; 0 where that is not known."""
+    """Return the size of a GGUF file's weights in their own format, laid out for compiled code; 0 if not known."""
     if (header := source.header()) is None:
         return 0
     with suppress(ImportError, ValueError):
@@ -83,7 +83,7 @@ def bytes_in_blocks(source: Source) -> int:
 
 
 def does_not_fit(name: str, weights: int, dtype: torch.dtype, device: torch.device) -> BackendError:
-    """The error for a model that is too large, with what would fit. ``weights`` is their number, 0 if not known."""
+    """Return the error for a model that is too large, with what would fit. ``weights``: their number, 0 if unknown."""
     free = free_bytes(device)
     if not weights:
         return BackendError(
@@ -108,8 +108,8 @@ def does_not_fit(name: str, weights: int, dtype: torch.dtype, device: torch.devi
 
 
 def fitting_requests(device: torch.device, bytes_per_token: int, dtype: torch.dtype, window: int) -> str:
-    """Say how many requests of which length fit beside a model now, as sentences."""
-    tokens = free_bytes(device) // 2 // max(1, bytes_per_token)  # growing the cache takes the old and the new one
+    """Return sentences on how many requests of which length fit next to a model now."""
+    tokens = free_bytes(device) // 2 // max(1, bytes_per_token)  # growing the cache needs the old and the new one
     longest = min(tokens, window)
     halved = " dtype='bfloat16' makes room for more." if dtype.itemsize > _HALF.itemsize else ""
     return (
@@ -119,14 +119,14 @@ def fitting_requests(device: torch.device, bytes_per_token: int, dtype: torch.dt
 
 
 def weights_of(source: Source) -> int:
-    """The number of weights in the files of a model, 0 where it is not known or they are packed in integers."""
+    """Return the number of weights in a model's files, 0 if it is not known or they are packed in integers."""
     if source.file is not None:
         return source.parameters() or 0
     return 0 if source.folder is None else sum(map(_in_file, source.folder.glob("model*.safetensors")))
 
 
 def _in_file(file: Path) -> int:
-    """The weights in a safetensors file, by its head."""
+    """Return the number of weights in a safetensors file, from its header."""
     try:
         with file.open("rb") as opened:
             length = int.from_bytes(opened.read(8), "little")
@@ -134,7 +134,7 @@ def _in_file(file: Path) -> int:
         shapes = [each["shape"] for name, each in head.items() if name != "__metadata__" and each["dtype"] in _NUMBERS]
         return sum(map(prod, shapes))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return 0  # loading says what is wrong with it
+        return 0  # loading reports what is wrong with it
 
 
 def _gigabytes(size: int) -> str:

@@ -1,6 +1,6 @@
-"""Keeps what was worked out of a model's files, beside compiled code and without code in it, for later loadings.
+"""Caches data derived from a model's files for later loadings, next to compiled code and without code in it.
 
-What is kept holds for a key, for these versions of the sources, and for those of the packages that made it.
+Cached data is valid for a key, for these versions of the sources, and for those of the packages that made it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from stretto.local_engine.kernels.compiling.store import is_private, stores, wri
 
 __all__ = ["key_of", "name_for", "recall", "remember"]
 
-_MOST, _MOST_BYTES = 32, 2**28  # models, and what is kept of all of them: 26 MB for a vocabulary of 262,144
+_MOST, _MOST_BYTES = 32, 2**28  # models, and bytes of them all: 26 MB for a vocabulary of 262,144
 _PACKAGES = ("tokenizers", "torch", "transformers")
 _SOURCES = ("model/**/*.py", "text/*.py", "serving/step_timing.py", "drafting/step_cost.py")
 
 
 def key_of(file: Path) -> str:
-    """What changes when a file does, also where its size and its time of change are made those of another."""
+    """Return a key that changes with the file, even if its size and modification time are set to those of another."""
     found = file.stat()
     return f"{file.resolve()} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def recall(kind: str, key: str) -> Iterator[bytes]:
-    """What is kept of this kind for a key, from each place that has it."""
+    """Yield the cached data of this kind for a key, from each place that has it."""
     for store in stores():
         if (data := store.read(name_for(kind, key))) is not None:
             yield data
 
 
 def remember(kind: str, key: str, data: bytes) -> None:
-    """Keep data, where a folder can be written to that stays. The oldest of this kind are forgotten."""
+    """Cache data if there is a writable permanent folder. The oldest entries of this kind are dropped."""
     store = writable_store()
     if store is not None and not is_private(store):
         with suppress(OSError):  # a full disk
@@ -50,7 +50,7 @@ def remember(kind: str, key: str, data: bytes) -> None:
 
 
 def name_for(kind: str, key: str) -> str:
-    """The name of the file in which something of this kind is kept for a key, for these versions."""
+    """Return the file name for cached data of this kind and key, for these versions."""
     return f"{kind}-{hashlib.sha256(f'{key} {_versions()}'.encode()).hexdigest()[:20]}"
 
 
@@ -65,5 +65,5 @@ def _versions() -> str:
 def _version(package: str) -> str:
     try:
         return version(package)
-    except PackageNotFoundError:  # loading says what to install
+    except PackageNotFoundError:  # loading reports what to install
         return ""

@@ -71,26 +71,26 @@ class LoadedModel:
     Attributes:
         name: as the user wrote it, with ``local:``.
         forward: runs the model.
-        tokenizer: transformers' tokenizer, or one that answers as it does.
+        tokenizer: transformers' tokenizer, or a compatible one.
         decode: token ids to text, without special tokens other than marks of thoughts and calls.
-        token_bytes: the bytes of a token; ``None`` where they cannot be read.
+        token_bytes: the bytes of a token; ``None`` if they cannot be read.
         diffusion: how it writes blocks of tokens at once; ``None`` for a model that writes from left to right.
         compiled: whether an engine runs compiled code; ``None``: as soon as there is some.
-        unpacked: switches the forward to compiled code later, where that was not ready when the model was loaded.
-        comparison: what is compared with transformers after the first answer.
+        unpacked: switches the forward to compiled code that was not ready when the model was loaded.
+        comparison: compares it with transformers after the first answer.
         device: where the weights are.
         dtype: of its weights.
-        context_window: tokens that prompt and answer may fill together.
-        vocabulary: token ids are below this.
-        end_ids: tokens that end an answer, as its files say; see `ends`.
-        cache_tokens: tokens of all requests together whose keys and values fit into memory.
+        context_window: maximum tokens of prompt and answer together.
+        vocabulary: upper bound of token ids, exclusive.
+        end_ids: tokens that end an answer, according to its files; see `ends`.
+        cache_tokens: total tokens of all requests whose keys and values fit into memory.
         token_size: bytes of the keys and values of one token.
-        sampling: the model's own fields of `Generation` about sampling; without ``temperature`` it does not sample.
+        sampling: the model's own sampling fields of `Generation`; without ``temperature`` it does not sample.
         penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
-        threads: of torch that pay for a model of its size; ``None`` on a GPU.
+        threads: number of torch threads that pay off for its size; ``None`` on a GPU.
         folder: from which it was loaded; ``None`` for a hub name.
         file: the GGUF file from which it was loaded.
-        changed: whether something is added to its weights, for which what lies beside them was not trained.
+        changed: whether something was added to its weights, for which other files next to them were not trained.
     """
 
     name: str
@@ -119,14 +119,14 @@ class LoadedModel:
 
     @cached_property
     def chat(self) -> ChatTemplate:
-        """Turns messages into its prompts."""
+        """Encodes messages as prompts of this model."""
         return ChatTemplate(self.name, self.tokenizer)
 
     @cached_property
     def ends(self) -> frozenset[int]:
-        """Tokens that end an answer: `end_ids`, and the one that its chat template ends a turn with.
+        """Tokens that end an answer: `end_ids`, and the one with which its chat template ends a turn.
 
-        A model that was trained with the template ends its turn so. The first call renders the template.
+        A model trained with the template ends its turn so. The first call renders the template.
         """
         return self.end_ids | self.chat.end_of_turn()
 
@@ -142,24 +142,24 @@ class LoadedModel:
 
     @property
     def is_exact(self) -> bool:
-        """Whether rounding cannot change an answer, whatever other rows a forward has."""
+        """Whether rounding cannot change an answer, whatever other rows are in a forward."""
         return self.forward.is_exact or self.dtype in (torch.float32, torch.float64)
 
     def fitting_requests(self) -> str:
-        """What fits beside it into memory now, as sentences."""
+        """Return sentences on what fits into memory next to the model now."""
         return fitting_requests(self.device, self.token_size, self.dtype, self.context_window)
 
     def free(self) -> None:
-        """Drop the weights at once, whoever still refers to this, as an error does. It cannot run any more."""
+        """Drop the weights at once, even if others, such as an error, still reference this. It cannot run any more."""
         for each in (getattr(self.forward, "plain", None), self.forward, self.unpacked, self.comparison):
             if each is not None:
                 vars(each).clear()
-        vars(self).pop("chat", None)  # the process that renders its template ends with the last model that has it
+        vars(self).pop("chat", None)  # its template process ends with the last model that uses it
 
     def word(self, token: int) -> str:
-        """The text of one token, special ones too, with its leading space."""
+        """Return the text of one token, special ones too, with its leading space."""
         if (known := self._words.get(token)) is None:
-            # Many tokenizers drop a leading space, so the token is decoded behind itself.
+            # Many tokenizers drop a leading space, so the token is decoded after itself.
             decode = self.tokenizer.decode
             once, twice = (decode([token] * times, clean_up_tokenization_spaces=False) for times in (1, 2))
             known = self._words[token] = twice[len(once) :]
@@ -178,25 +178,24 @@ def load_model(
     change: Callable[[Mapping[str, torch.Tensor]], None] | None = None,
     quantize: str | None = None,
 ) -> LoadedModel:
-    """Load a causal language model; from safetensors files only.
+    """Load a causal language model; from safetensors or GGUF files only.
 
     Provisional: it may change in any release.
 
     Args:
-        source: which one.
+        source: the model to load.
         dtype: of the weights: a name torch knows, such as ``float32``; by default bfloat16 where the machine computes
             in it, else float32. How much of a forward is computed in it: see `docs/decoding.md`.
         device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
-        trust_remote_code: run Python code that came with the model.
-        packed: lay the weights out as the processor reads them, where it can; not for training.
-        compiled: run compiled code, and wait for the compiler, the first time on a machine; ``False``: none;
-            ``None``: on a processor torch's operations until it is there, on a GPU none.
-        cuda_graphs: record steps while loading, and repeat them as a whole; see `recorded_steps.py`. By default on a
+        trust_remote_code: run Python code that comes with the model.
+        packed: lay out the weights as the processor reads them, if possible; not for training.
+        compiled: run compiled code, and wait for the compiler the first time on a machine; ``False``: none; ``None``:
+            on a CPU run torch's operations until it is ready, on a GPU none.
+        cuda_graphs: record steps while loading, and replay each as a whole; see `recorded_steps.py`. By default on a
             CUDA device.
-        change: is given the weights by name, to change them in place before they are laid out.
+        change: is called with the weights by name, to change them in place before they are laid out.
         quantize: ``int8`` or ``int4`` rounds the weights of the products, ``none`` unpacks those of a GGUF file. By
-            default these are held as the file holds them, unless a dtype or a change is given. Only in compiled code
-            on a CPU.
+            default these keep the file's format, unless a dtype or a change is given. Only in compiled code on a CPU.
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
@@ -231,9 +230,9 @@ def load_model(
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
-                weights = 0 if plan.stored else weights_of(source)  # of those, the file's size says more
+                weights = 0 if plan.stored else weights_of(source)  # for stored weights, the file's size says more
                 failure = does_not_fit(source.name, weights, plan.dtype, target)
-            give_back()  # here, and no error is raised before: its frames hold the weights
+            give_back()  # not before: the frames of a raised error keep the weights alive
             if failure is not None:
                 raise failure
     return ready
@@ -241,12 +240,12 @@ def load_model(
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """What is loaded and how, decided before anything is read; `load_model` says more.
+    """The decisions made before anything is read; see `load_model`.
 
     Attributes:
-        dtype: of weights that are in no few bits.
-        stored: weights stay in few bits as the file holds them, to which no change can be added.
-        rounded_to: ``int8`` or ``int4`` for weights that are rounded once they are read, as bfloat16.
+        dtype: of weights that are not low-bit.
+        stored: weights keep the low-bit format of the file, to which no change can be added.
+        rounded_to: ``int8`` or ``int4`` for weights that are rounded after they are read as bfloat16.
     """
 
     dtype: torch.dtype
@@ -261,7 +260,7 @@ class _Plan:
 
 
 def _loaded(source: Source, plan: _Plan) -> LoadedModel:
-    """Carry out a plan. Raises `NotInBlocksError`, and what `read_model` and `prepare` raise."""
+    """Carry out a plan. Raises `NotInBlocksError`, and the errors of `read_model` and `prepare`."""
     name, dtype, diffusion = source.name, plan.dtype, None
     size = bytes_in_blocks(source) if plan.stored else dtype.itemsize * weights_of(source)
     takes = round(size / 1e9, 2) if size else None
@@ -274,7 +273,7 @@ def _loaded(source: Source, plan: _Plan) -> LoadedModel:
     quantisation: Quantisation | None = rounding(plan.rounded_to, model, name) if plan.rounded_to else stored
     if plan.rounded_to and quantisation is None and model.dtype != dtype:
         model = model.to(dtype)
-    if model.device != plan.device:  # some quantised ones cannot be moved
+    if model.device != plan.device:  # some quantised models cannot be moved
         model = model.to(plan.device)
     if source.file is None:
         from stretto.local_engine.model.loading.weights import block_form  # noqa: PLC0415 - slow
@@ -301,14 +300,14 @@ def read_model(
     trust_remote_code: bool,
     blocks: bool = False,
 ) -> tuple[Any, Any, StoredBlocks[Any] | None]:
-    """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
+    """Read a causal language model and its tokenizer, from safetensors or a GGUF file only.
 
-    ``blocks``: see `read_gguf`, which also says what is returned beside the two. ``dtype`` may be ``auto``, for that of
-    a folder's files, and bfloat16 for a GGUF file.
+    ``blocks``: see `read_gguf`, which also describes the third value returned. ``dtype`` can be ``auto``: the type of a
+    folder's files, and bfloat16 for a GGUF file.
 
-    Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
-    adapter without peft and for quantised weights without what they need, and `BackendError` for such that cannot run
-    here. Where memory runs out, it raises what torch or Python raise.
+    Raises `ModelNotFoundError` for files that cannot be read or do not fit together, `MissingDependencyError` for an
+    adapter without peft and for quantised weights without the packages they need, and `BackendError` for quantised
+    weights that cannot run here. If memory runs out, it raises the errors of torch or Python.
     """
     if source.file is not None:
         return _from_file(source, torch.bfloat16 if dtype == "auto" else dtype, blocks=blocks)
@@ -323,7 +322,7 @@ def _from_file(source: Source, dtype: Any, *, blocks: bool) -> tuple[Any, Any, S
         model, tokenizer, found, stored = read_gguf(source, dtype, blocks=blocks)
     except StrettoError:
         raise
-    except Exception as error:  # transformers raises what its parts raise
+    except Exception as error:  # transformers raises whatever its parts raise
         if out_of_memory(error):
             raise
         raise ModelNotFoundError(
@@ -353,12 +352,12 @@ def prepare(
     quantisation: Quantisation | None = None,
     diffusion: BlockForm | None = None,
 ) -> LoadedModel:
-    """Make a transformers model and tokenizer ready for the engine; see `load_model`.
+    """Prepare a transformers model and tokenizer for the engine; see `load_model`.
 
-    ``owned``: nobody else runs the model, so it may be let go of its weights. ``quantisation``: how they are held in
-    few bits. ``diffusion``: how it writes blocks.
+    ``owned``: nobody else runs the model, so its weights can be freed. ``quantisation``: how they are stored in few
+    bits. ``diffusion``: how it writes blocks.
 
-    Raises `BackendError` if it cannot run it, `NotInBlocksError` if it cannot with weights in few bits, and
+    Raises `BackendError` if the model cannot be run, `NotInBlocksError` if it cannot with low-bit weights, and
     `SettingsError` for CUDA graphs on another device.
     """
     refuse_elsewhere(cuda_graphs, model.device)
@@ -366,7 +365,7 @@ def prepare(
     config = model.config.get_text_config(decoder=True)
     penalties, sampling = recommended.penalties(name, model, config.vocab_size), recommended.sampling(name, model)
     window, blocks = _context_window(name, config), None if diffusion is None else block_models()
-    # Beside blocks torch multiplies nothing large, and threads of OpenMP spin while they wait for each other
+    # With blocks torch multiplies nothing large, and OpenMP threads spin while they wait for each other
     threads = _threads_of(model) if quantisation is None else 1
     compiles = False if compiled is None and model.device.type != "cpu" else compiled
     ready = compile_now if compiles else are_ready
@@ -390,10 +389,10 @@ def prepare(
     if quantisation is not None and lean is not None:
         in_transformers = model.in_transformers if isinstance(model, PlainModel) else lambda: model
         comparison = Comparison(name, in_transformers, lean, quantisation.key)
-    # After the switch to compiled code, keys and values are kept in float32
+    # After the switch to compiled code, keys and values are stored in float32
     kept = torch.float32 if unpacked is not None else model.dtype if lean is None else lean.dtype
     token_size, mapped = _bytes_per_token(config, kept), 0 if lean is None else lean.weights.mapped
-    # Growing it takes the old and the new for a moment
+    # Growing the cache needs the old and the new one for a moment
     slots = max(0, free_bytes(model.device) - mapped) // 2 // token_size
     longest = min(window, forward.longest or _LONGEST_WINDOW)
     recorded_forward, cache_tokens = recorded(
@@ -423,7 +422,7 @@ def prepare(
 
 
 def _unpacked(model: Any, forward: LlamaForward | None, limit: float, *, owned: bool) -> Unpacked | Partial | None:
-    """What switches a forward to compiled code later; ``None`` if it has none or runs it already."""
+    """Return what switches a forward to compiled code later; ``None`` if it has none or runs it already."""
     if forward is None or forward.compiled is not None or not (parts := forward.parts()):
         return None
     if forward.is_packed:
@@ -448,9 +447,9 @@ def _device(name: str | None) -> torch.device:
 
 @contextmanager
 def _threads_of_loading(model: Any) -> Iterator[None]:
-    """Compare a model that is not large with transformers in one thread.
+    """Compare models that are not large with transformers in one thread.
 
-    Threads of OpenMP spin while they wait for each other. Beside other programs that took ten times as long as one
+    OpenMP threads spin while they wait for each other. Alongside other programs that took ten times as long as one
     thread, which needs less than a second here.
     """
     before = torch.get_num_threads()
@@ -465,7 +464,7 @@ def _threads_of_loading(model: Any) -> Iterator[None]:
 
 
 def _context_window(name: str, config: Any) -> int:
-    """Tokens that a model was trained to read, as its configuration tells. Raises `ModelNotFoundError` for none."""
+    """Return the context length from a model's configuration. Raises `ModelNotFoundError` if it is too small."""
     for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
         if isinstance(window := getattr(config, key, None), int):
             if window < _SHORTEST_WINDOW:
@@ -479,7 +478,7 @@ def _context_window(name: str, config: Any) -> int:
 
 
 def _threads_of(model: Any) -> int | None:
-    """How many threads share a step; for a small model, synchronising them takes longer than reading its weights.
+    """Return how many threads share a step; in a small model, synchronising them takes longer than reading its weights.
 
     Compiled code decides for itself, see `stretto.local_engine.kernels.thread_team`.
     """
@@ -490,7 +489,7 @@ def _threads_of(model: Any) -> int | None:
 
 
 def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
-    """Of the keys and values of all layers, which may differ in their heads (Gemma 4)."""
+    """Return the bytes of the keys and values of all layers, which can differ in their heads (Gemma 4)."""
     if getattr(config, "is_heterogeneous", False):
         layers = [config.per_layer_config[number] for number in range(config.num_hidden_layers)]
     else:
@@ -499,21 +498,21 @@ def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
 
 
 def _width(layer: Any) -> int:
-    """Numbers in the keys of a token in one layer."""
+    """Return the number of elements in the keys of a token in one layer."""
     heads: int = layer.num_attention_heads
     head_dim: int = getattr(layer, "head_dim", None) or layer.hidden_size // heads
     return (getattr(layer, "num_key_value_heads", None) or heads) * head_dim
 
 
 class Unpacked:
-    """Lays a model's weights out for compiled code when that is ready.
+    """Lays out a model's weights for compiled code once that is ready.
 
     Args:
         model: of transformers, whose weights the forward runs.
         forward: of the model.
         parts: of compiled code that the forward needs.
-        limit: standard deviations by which logits may differ.
-        owned: nobody else runs the model, so it may be let go of its weights.
+        limit: maximum difference of logits, in standard deviations.
+        owned: nobody else runs the model, so its weights can be freed.
     """
 
     def __init__(self, model: Any, forward: LlamaForward, parts: Sequence[Part], limit: float, *, owned: bool) -> None:
@@ -523,9 +522,9 @@ class Unpacked:
             self._waiting: tuple[Any, Expected] | None = (model, Expected.of(model))
 
     def pack(self) -> None:
-        """Change to compiled code, if that is ready and agrees with the model. No request may be running.
+        """Switch to compiled code, if that is ready and agrees with the model. No request may be running.
 
-        Keys and values that were computed before cannot be used afterwards.
+        Keys and values computed before cannot be used afterwards.
         """
         waiting, self._waiting = self._waiting, None
         if waiting is None or not are_ready(self.parts):
@@ -539,7 +538,7 @@ class Unpacked:
             if gap < self._limit:
                 return
             cause = f"logits are off by {gap:.2g} standard deviations"
-        except Exception as error:  # noqa: BLE001 - the model goes on as it was
+        except Exception as error:  # noqa: BLE001 - the model continues as it was
             cause = f"{type(error).__name__}: {error}"
         with torch.inference_mode(mode=False):
             self._forward.unpack(model)

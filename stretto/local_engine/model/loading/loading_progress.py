@@ -1,4 +1,4 @@
-"""What the loading of a model does now, and how long it took last time, for whoever waits for it. Imports no torch."""
+"""Progress of loading a model, and how long it took last time, for whoever waits for it. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stretto.local_engine.log import log_event
 __all__ = ["Loading", "doing", "step", "timed_loading"]
 
 _KIND = "seconds"
-_TOLD_GB = 0.1  # that a model takes at least where its memory is told
+_TOLD_GB = 0.1  # minimum size of a model whose memory is reported
 
 _log = logging.getLogger(__name__)
 
@@ -21,10 +21,10 @@ class Loading:
     """A model that is being loaded.
 
     Attributes:
-        what: is done now.
-        needs: what its weights take and what is free, in a few words, once that is known.
+        what: the current step.
+        needs: memory that its weights take and that is free, in a few words, once known.
         last_s: how long it took last time.
-        waited_s: for other models.
+        waited_s: time spent waiting for other models.
     """
 
     def __init__(self, last_s: float | None) -> None:
@@ -32,7 +32,7 @@ class Loading:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Tell meanwhile that it waits for other models, which does not count."""
+        """Report inside the context that it waits for other models; this time does not count."""
         before, self.what, began = self.what, "waiting for another model", time.monotonic()
         try:
             yield
@@ -45,9 +45,9 @@ _now: dict[str, Loading] = {}  # by name
 
 
 def doing(name: str = "") -> str:
-    """What is done for a model that is being loaded, or for any.
+    """Return the current step of loading this model, or any.
 
-    Such as ``reading the weights (takes 1.3 GB, 20 GB free; 5 s last time)``. Empty where nothing is being loaded.
+    Such as ``reading the weights (takes 1.3 GB, 20 GB free; 5 s last time)``. Empty if nothing is being loaded.
     """
     name = name or next(iter([*_now]), "")
     if (now := _now.get(name)) is None:
@@ -57,7 +57,7 @@ def doing(name: str = "") -> str:
 
 
 def step(name: str, what: str, *, takes_gb: float | None = None, free_gb: float | None = None) -> None:
-    """Tell what is done for a model from now on, what its weights take and what is free, where that is known."""
+    """Report the next step of loading a model, with the memory that its weights take and that is free, if known."""
     now = _now.get(name)
     last_s = None if now is None else now.last_s
     log_event(_log, logging.INFO, what, model=name, raised=None, takes_gb=takes_gb, free_gb=free_gb, last_s=last_s)
@@ -69,7 +69,7 @@ def step(name: str, what: str, *, takes_gb: float | None = None, free_gb: float 
 
 @contextmanager
 def timed_loading(name: str, key: str) -> Iterator[Loading]:
-    """Tell meanwhile that a model is being loaded, and keep how long that took; ``key``: of its files."""
+    """Report inside the context that a model is being loaded, and store how long that took; ``key``: of its files."""
     from stretto.local_engine.model.loading.kept_data import remember  # noqa: PLC0415 - NumPy, which a program may never need
 
     began = time.monotonic()
@@ -87,7 +87,7 @@ def _short(gigabytes: float) -> str:
 
 
 def _seconds(key: str) -> float | None:
-    """How long the last loading took."""
+    """Return how long the last loading took."""
     from stretto.local_engine.model.loading.kept_data import recall  # noqa: PLC0415 - as above
 
     for data in recall(_KIND, key):

@@ -1,4 +1,4 @@
-"""Loads one model at a time in a process, and none in a process forked from one that has loaded a model."""
+"""Lets a process load one model at a time, and none if it was forked from one that has loaded a model."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _loading = False
 
 @contextmanager
 def turn_to_load(name: str, given_up: Callable[[], bool]) -> Iterator[None]:
-    """Wait until no other model is being loaded in this process, and keep the others waiting meanwhile.
+    """Wait until no other model is being loaded in this process, and block the others meanwhile.
 
-    Loading a model with transformers replaces functions and defaults of torch for all threads.
+    transformers replaces functions and defaults of torch for all threads while it loads a model.
 
     Args:
         name: of the model.
@@ -27,7 +27,7 @@ def turn_to_load(name: str, given_up: Callable[[], bool]) -> Iterator[None]:
     Raises `BackendError` when it is given up, and in a process that was forked after a model was loaded, because
     torch's threads and locks do not survive a fork.
     """
-    global _loading  # noqa: PLW0603 - one for the process, as what it protects
+    global _loading  # noqa: PLW0603 - one per process, like the state it protects
     refuse_after_fork(name)
     with _changed:
         _changed.wait_for(lambda: given_up() or not _loading)

@@ -1,4 +1,4 @@
-"""Gives memory back to the system that a loading has freed."""
+"""Returns memory to the system after a loading has freed it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ENOUGH = 2**25  # bytes
 
 
 def give_back() -> None:
-    """Collect what is left of a loading, and give its memory back to the system.
+    """Collect the garbage of a loading, and return its memory to the system.
 
-    glibc keeps freed blocks of up to 32 MB for later ones, which is most weights of a small model.
+    glibc keeps freed blocks of up to 32 MB for reuse, which covers most weights of a small model.
     """
     gc.collect()
     _trim()
@@ -24,8 +24,8 @@ def give_back() -> None:
 
 @contextmanager
 def older_objects_kept() -> Iterator[None]:
-    """Let `give_back` look for garbage among the objects that are made meanwhile, not among a million of libraries."""
-    if gc.get_freeze_count():  # somebody else does the same
+    """Make `give_back` collect only objects created inside the context, not the million objects of libraries."""
+    if gc.get_freeze_count():  # another caller does the same
         yield
         return
     gc.freeze()
@@ -36,13 +36,13 @@ def older_objects_kept() -> Iterator[None]:
 
 
 class Freed:
-    """Gives memory back to the system while much of it is freed bit by bit: after each 32 MB."""
+    """Returns memory to the system after each 32 MB, while much of it is freed bit by bit."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def add(self, size: int) -> None:
-        """Note that so many bytes were freed. From any thread; at worst two give back at the same time."""
+        """Record that so many bytes were freed. Thread-safe; at worst two threads return memory at the same time."""
         self._bytes += size
         if self._bytes >= _ENOUGH:
             self._bytes = 0

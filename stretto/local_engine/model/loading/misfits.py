@@ -1,4 +1,4 @@
-"""Says which weights and which entries of a configuration do not fit together."""
+"""Describes weights and configuration entries that do not fit together."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NEXTN = re.compile(r"(^|\.)mtp(\.|_)")
 _NUMBERED = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _NAMED = 3
 _HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "position_ids", "num_batches_tracked")
-"""Ends of the names of buffers that old versions of transformers saved; they are computed now."""
+"""Suffixes of buffers that old versions of transformers saved; they are computed now."""
 
 
 def misfit(found: dict[str, Any]) -> str:
-    """Say it of a model that was read, by what transformers tells of it; empty where all fit."""
+    """Describe the misfits that transformers reports for a model that was read; empty if all weights fit."""
     parts = []
     if resized := sorted(found["mismatched_keys"]):
         name, saved, wanted = resized[0]
@@ -35,7 +35,7 @@ def _some(names: Collection[str]) -> str:
 
 
 def extra_layers(config: Mapping[str, Any]) -> int:
-    """How many layers for multi-token prediction a model has beside its own, by ``config.json`` of the text model.
+    """Return how many multi-token prediction layers the ``config.json`` of a text model adds to its own.
 
     The code of published models does not run them.
     """
@@ -44,7 +44,7 @@ def extra_layers(config: Mapping[str, Any]) -> int:
 
 
 def is_extra(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a weight belongs to the extra layers: by its name, or by a layer number behind the model's last one."""
+    """Return whether a weight belongs to the extra layers: by its name, or by a layer number after the last one."""
     if not (count := extra_layers(config)):
         return False
     if _NEXTN.search(name):

@@ -1,7 +1,8 @@
-"""Chooses the forward that runs a model correctly: each is compared with the model itself before it is used.
+"""Chooses a forward that runs a model correctly: each is compared with the model itself before it is used.
 
-transformers has hundreds of architectures. A configuration does not say whether a model takes a mask of draft trees,
-batches of unequal lengths and a cache that keeps every slot. So it is tried at load, with a few dozen tokens.
+transformers has hundreds of architectures. A configuration does not show whether a model supports a mask of draft
+trees, batches of unequal lengths and a cache that keeps every slot. So this is tested when it is loaded, with a few
+dozen tokens.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ __all__ = ["Expected", "choose_forward", "disagreement", "tolerance"]
 _log = logging.getLogger(__name__)
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are computed in float32 everywhere
-_LENGTHS = (29, 17)  # tokens of the texts that are tried
+_LENGTHS = (29, 17)  # tokens of the test texts
 _WINDOW = 8  # instead of the model's own; both texts are longer
 _SWITCH = 22  # instead of the model's own; one text is longer
-_SIBLINGS = 8  # they put the slot of a node far from its position, so that a bias by slot shows
+_SIBLINGS = 8  # they put the slot of a node far from its position, to reveal a bias by slot
 _EFFECT = 0.05  # standard deviations of the logits by which a smaller window must change them
 _NOT_WINDOWS = frozenset({"max_window_layers", "chunk_size_feed_forward"})
 _PLAIN = "Choose a model of plain attention layers; docs/models.md says which run."
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """Standard deviations by which logits may differ because of rounding."""
+    """Return the maximum difference of logits caused by rounding, in standard deviations."""
     return _TOLERANCE.get(dtype, 0.5)
 
 
@@ -60,15 +61,15 @@ def choose_forward(
 ) -> Forward:
     """Choose the fastest forward that agrees with the model.
 
-    First the lean one is tried, then transformers' own code with batches and draft trees, then that code with one
+    The lean one is tried first, then transformers' own code with batches and draft trees, then that code with one
     sequence at a time. Raises `BackendError` if none agrees.
 
     Args:
         name: of the model.
         model: of transformers.
-        packed: lay the weights out as the processor reads them, where it can.
-        ready: whether the code that packed weights need is compiled; it may compile it first.
-        owned: nobody else runs the model: it is let go of weights that are packed, so that they are there once.
+        packed: lay out the weights as the processor reads them, if possible.
+        ready: returns whether the code for packed weights is compiled; it can compile it first.
+        owned: nobody else runs the model, so weights are freed once they are packed, to store them only once.
     """
     limit = tolerance(model.dtype)
     lean = _lean(model, limit, packed=packed, ready=ready, owned=owned) if is_llama_like(model) else None
@@ -99,17 +100,17 @@ def choose_forward(
 def _lean(
     model: Any, limit: float, *, packed: bool, ready: Callable[[Sequence[Part]], bool], owned: bool
 ) -> Forward | None:
-    """The lean forward, if its logits are within ``limit`` of the model's; packed, if those of the packed one are.
+    """Return the lean forward, packed if possible, if its logits are within ``limit`` of the model's.
 
-    It is checked because a model may look like the family and differ in something that its configuration hides, and
-    because compiled code may fail on another processor. It is made outside inference mode: tensors that are made inside
-    cannot be used to train something on top of the model. What the model says is computed before its weights are
-    packed, because it may be let go of them then.
+    It is checked because a model can look like the family and differ in something that its configuration hides, and
+    because compiled code can fail on another processor. It is created outside inference mode: tensors created inside
+    cannot be used for training on top of the model. The expected logits are computed before the weights are packed,
+    because the model can lose them then.
     """
     try:
         with torch.inference_mode():
             expected = Expected.of(model)
-    except Exception as error:  # noqa: BLE001 - `_check_plain` says what is wrong with the model
+    except Exception as error:  # noqa: BLE001 - `_check_plain` reports what is wrong with the model
         _log.debug("%s cannot read a short text: %s", type(model).__name__, error)
         return None
     for pack in (True, False) if packed else (False,):
@@ -134,7 +135,7 @@ def _lean(
 
 
 def _check_plain(name: str, model: Any) -> None:
-    """Make sure that the model runs at all. Raises `BackendError`."""
+    """Check that the model runs at all. Raises `BackendError`."""
     try:
         logits = model(input_ids=_texts(model)[1][None], use_cache=False).logits
     except Exception as error:
@@ -152,7 +153,7 @@ def _check_plain(name: str, model: Any) -> None:
 
 
 def _no_number(model: Any) -> str:
-    """What is wrong with a model that computes no numbers, in sentences."""
+    """Return sentences on what is wrong with a model whose logits are not finite."""
     if wrong := wrong_value(model.config.get_text_config(decoder=True).to_dict()):
         return f"{wrong[0].upper()}{wrong[1:]}. Take the config.json that the model was published with."
     weight = next((name for name, each in model.named_parameters() if not each.isfinite().all()), None)
@@ -163,7 +164,7 @@ def _no_number(model: Any) -> str:
 
 
 def _objection(model: Any, limit: float, forward: type[TransformersForward], *, alone: bool) -> str:
-    """Say why the model cannot be run this way; an empty text if the forward agrees with the model."""
+    """Return why the model cannot be run this way; empty if the forward agrees with the model."""
     config = model.config.get_text_config(decoder=True)
     try:
         with _narrowed(model, config) as fixed, switched_early(config, _SWITCH):
@@ -190,7 +191,7 @@ def _narrowed(model: Any, config: Any) -> Iterator[str]:
     """Make the windows of the attention layers smaller than a short text.
 
     Yields the name of a window for which that has no effect, or an empty text. Such a model built its mask when it was
-    made, and no short text can tell whether the engine has the same.
+    created, and no short text can show whether the engine has the same mask.
     """
     longest = getattr(config, "max_position_embeddings", None) or 2**62
     kinds = set(getattr(config, "layer_types", None) or ())
@@ -225,7 +226,7 @@ def _narrowed(model: Any, config: Any) -> Iterator[str]:
 
 
 def _vocabulary(model: Any) -> int:
-    """Tokens of the model, which may have been let go of their vectors."""
+    """Return the vocabulary size of the model, whose embedding weights may have been freed."""
     table = model.get_input_embeddings()
     return int(getattr(table, "num_embeddings", None) or table.weight.shape[0])
 
@@ -240,7 +241,7 @@ def _texts(model: Any) -> list[Tensor]:
 
 
 def _draft(vocabulary: int) -> tuple[DraftTree, list[list[int]]]:
-    """A draft of two branches behind siblings, and the paths whose logits are compared; equally long."""
+    """Return a draft of two branches after siblings, and the equally long paths whose logits are compared."""
     tree = DraftTree()
     trunk_tokens, twig_tokens = ([(token * 3 + 1) % vocabulary for token in own] for own in ((20, 21, 22), (90, 91)))
     for token in range(_SIBLINGS):
@@ -251,12 +252,11 @@ def _draft(vocabulary: int) -> tuple[DraftTree, list[list[int]]]:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a model itself says about two short texts of unequal lengths, reading each at once without a cache.
+    """The logits of the model itself for two short texts of unequal lengths, each read at once without a cache.
 
     Attributes:
         texts: their tokens.
-        logits: of each text, behind the last token but two, and so on to the end of each path of the draft
-            # [paths, 6, vocabulary]
+        logits: of each text, from the third-last token to the end of each path of the draft # [paths, 6, vocabulary]
         scale: standard deviation of all logits.
         device: of the model.
         vocabulary: of the model.
@@ -285,15 +285,15 @@ class Expected:
 
 
 def disagreement(expected: Expected, forward: Forward) -> float:
-    """Compare ``forward`` with what the model itself says.
+    """Compare ``forward`` with the logits of the model itself.
 
-    The two texts are one batch. Their prompts are read in two parts, the second one padded; then come a plain step, and
-    a step with a draft tree, or with a chain, its first path, where the forward takes no trees. That is some 80 rows,
-    and 100 for the model itself.
+    The two texts are one batch. Their prompts are read in two parts, the second one padded. Then come a plain step, and
+    a step with a draft tree, or with its first path as a chain if the forward takes no trees. That is some 80 rows, and
+    100 for the model itself.
 
     Returns:
-        the largest difference of the logits, relative to their standard deviation: rounding only, unless the attention
-        of the model does not follow the mask and the cache.
+        the largest difference of the logits, relative to their standard deviation: only rounding, unless the attention
+            of the model does not follow the mask and the cache.
     """
     texts, device = expected.texts, expected.device
     tree, paths = _draft(expected.vocabulary)

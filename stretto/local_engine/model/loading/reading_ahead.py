@@ -1,4 +1,4 @@
-"""Reads a model's files once before its turn to be loaded, so that a slow disk holds up no other model."""
+"""Reads a model's files before its turn to be loaded, so that a slow disk blocks no other model."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _PIECE = 2**24  # bytes
 
 @contextmanager
 def read_ahead(name: str, places: list[Path | None], given_up: Callable[[], bool]) -> Iterator[None]:
-    """Read the files that a loading reads, beside what is inside, until all are read or it is given up.
+    """Read the files that loading needs, while the body runs, until all are read or it is given up.
 
-    The system holds them in memory then.
+    The system then has them in its cache.
 
     Args:
         name: of the model.
-        places: files, and folders with files; what is not there is left out.
+        places: files, and folders with files; missing ones are skipped.
         given_up: whether nobody wants the model any longer.
 
-    Raises `ModelNotFoundError` for a pipe, a device or a socket among them, before anything is read: reading it may
+    Raises `ModelNotFoundError` for a pipe, a device or a socket among them, before anything is read: reading it might
     never end. Raises OSError.
     """
     found = {path: path.stat() for path in _files(places)}
@@ -48,7 +48,7 @@ def read_ahead(name: str, places: list[Path | None], given_up: Callable[[], bool
             failed.append(error)
 
     reading = threading.Thread(target=read, name="stretto reads ahead", daemon=True)
-    if sum(state.st_size for state in found.values()) <= _memory():  # else they would drive each other out
+    if sum(state.st_size for state in found.values()) <= _memory():  # otherwise they would evict each other
         reading.start()
     yield
     if reading.ident is not None:
@@ -66,7 +66,7 @@ def _read(paths: Collection[Path], given_up: Callable[[], bool]) -> None:
 
 
 def _memory() -> int:
-    """Bytes of this machine, as far as the system tells."""
+    """Return the memory of this machine in bytes, as reported by the system."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows
@@ -75,7 +75,7 @@ def _memory() -> int:
 
 def _files(places: list[Path | None]) -> Iterator[Path]:
     for place in places:
-        if place is None or not place.exists():  # loading says so
+        if place is None or not place.exists():  # loading reports it
             continue
         inside = sorted(place.iterdir()) if place.is_dir() else [place]
         for path in inside:

