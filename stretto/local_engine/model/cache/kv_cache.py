@@ -31,8 +31,8 @@ class KeyValueCache:
     """Keys and values of a batch of sequences, one slot per position.
 
     Every sequence starts at slot 0 whatever its length. Nothing is padded on the left, and nothing has to be deleted:
-    slots behind the end of a sequence hold old values that every mask hides. Layers are allocated when they are first
-    written, so their shapes may differ from layer to layer.
+    slots after the end of a sequence contain old values that every mask hides. Layers are allocated when they are first
+    written, so shapes can differ from layer to layer.
     """
 
     def __init__(self, batch: int) -> None:
@@ -42,7 +42,7 @@ class KeyValueCache:
         self._keys: list[Tensor] = []  # per layer # [batch, slots, num_kv_heads, head_dim]
         self._values: list[Tensor] = []
         self._targets = torch.empty(0, dtype=torch.long)  # [batch * rows], into batch and slots as one axis
-        self._written = slice(None)  # sequences that the current rows belong to
+        self._written = slice(None)  # sequences of the current rows
         self._first: Callable[[], Tensor | None] = lambda: None  # the first layer's keys when these were looked up:
         self._addresses = np.empty(0, np.int64), np.empty(0, np.int64)
 
@@ -57,12 +57,12 @@ class KeyValueCache:
         return sum(layer.element_size() * layer.shape[2:].numel() for layer in (*self._keys, *self._values))
 
     def begin(self, rows: Rows, *, packed: bool = False, sequence: int | None = None) -> None:
-        """Allocate the slots of ``rows``; the writes of the coming forward go there.
+        """Allocate the slots of ``rows``, to which the coming forward writes.
 
         Args:
             rows: of all sequences.
             packed: the forward will write the real rows only, concatenated.
-            sequence: all rows are of this one, and the writes return this one only.
+            sequence: all rows are of this sequence, and the writes return only this one.
         """
         self._reach(rows.kv_len)
         self._written = slice(None) if sequence is None else slice(sequence, sequence + 1)
@@ -101,7 +101,7 @@ class KeyValueCache:
         """Allocate ``kv_len`` slots of float32 and return their addresses, for compiled code that writes to them.
 
         Args:
-            kv_len: slots in use once it has written.
+            kv_len: slots in use after writing.
             layers: number of layers of the model.
             shape: num_kv_heads and head_dim.
 
@@ -122,8 +122,8 @@ class KeyValueCache:
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Copy keys and values within sequences: each (sequence, from slot, to slot), in order, towards the front.
 
-        An accepted path is moved behind the committed tokens this way. The other nodes need not be removed: every mask
-        hides them, and the next rows overwrite them.
+        This moves an accepted path to the slots after the committed tokens. The other nodes need not be removed: every
+        mask hides them, and the next rows overwrite them.
         """
         if not moves or not self._keys:
             return
@@ -144,7 +144,7 @@ class KeyValueCache:
 
     @classmethod
     def copied(cls, sources: Sequence[Source | None], capacity: int) -> KeyValueCache:
-        """Make a cache whose sequences begin with copies of their sources; at least one has a source."""
+        """Create a cache whose sequences begin with copies of their sources; at least one has a source."""
         known = next(source.cache for source in sources if source is not None)
         copy = cls(len(sources))
         copy.capacity = blocks(capacity)
@@ -161,7 +161,7 @@ class KeyValueCache:
         return copy
 
     def join(self, other: KeyValueCache) -> None:
-        """Append the sequences of another cache, which must not be used any more."""
+        """Append the sequences of another cache, which must not be used afterwards."""
         if not self.batch:
             self.batch, self.capacity, self.kv_len = other.batch, other.capacity, other.kv_len
             self._keys, self._values = other._keys, other._values
@@ -195,7 +195,7 @@ class KeyValueCache:
 
     @classmethod
     def of(cls, keys: Sequence[Tensor], values: Sequence[Tensor], capacity: int) -> KeyValueCache:
-        """Make a cache of given keys and values, with ``capacity`` slots.
+        """Create a cache of given keys and values, with ``capacity`` slots.
 
         Args:
             keys: rotated to the positions of their slots # [layers][batch, slots, num_kv_heads, head_dim]
@@ -212,7 +212,7 @@ class KeyValueCache:
         return new
 
     def layer(self, number: int, slots: int) -> tuple[Tensor, Tensor]:
-        """Views of the first ``slots`` keys and values of one layer # [batch, slots, num_kv_heads, head_dim]."""
+        """Return views of the first ``slots`` keys and values of one layer # [batch, slots, num_kv_heads, head_dim]."""
         return self._keys[number][:, :slots], self._values[number][:, :slots]
 
     @property
@@ -221,7 +221,7 @@ class KeyValueCache:
         return bool(self._keys)
 
     def new_empty(self, batch: int, capacity: int) -> KeyValueCache:
-        """Make an empty cache with this many sequences and slots, and with layers of the same shapes."""
+        """Create an empty cache with this many sequences and slots, and with layers of the same shapes."""
         new = KeyValueCache(batch)
         new.capacity = capacity
         for own, empty in ((self._keys, new._keys), (self._values, new._values)):
@@ -231,7 +231,7 @@ class KeyValueCache:
     def settle(self, other: KeyValueCache, kv_len: int) -> None:
         """Move the first ``kv_len`` slots into the storage of another cache, which both share from now on.
 
-        The other one may have more sequences; the first ones become those of this cache.
+        The other cache can have more sequences; its first ones become those of this cache.
         """
         for own, theirs in ((self._keys, other._keys), (self._values, other._values)):
             for layer, (old, new) in enumerate(zip(own, theirs, strict=True)):
@@ -241,12 +241,12 @@ class KeyValueCache:
         self.capacity = other.capacity
 
     def equals(self, other: KeyValueCache, kv_len: int) -> bool:
-        """Whether both hold exactly the same in their first ``kv_len`` slots."""
+        """Return whether both have exactly the same contents in their first ``kv_len`` slots."""
         pairs = zip((*self._keys, *self._values), (*other._keys, *other._values), strict=True)
         return all(torch.equal(own[:, :kv_len], its[:, :kv_len]) for own, its in pairs)
 
     def shares(self, other: KeyValueCache) -> bool:
-        """Whether both write to the same storage."""
+        """Return whether both write to the same storage."""
         if not (self.allocated and other.allocated):
             return False
         own, its = self._keys[0], other._keys[0]
@@ -273,12 +273,12 @@ class KeyValueCache:
 
 
 def blocks(slots: int) -> int:
-    """Round a number of slots up to what is allocated."""
+    """Round a number of slots up to the allocated size."""
     return -(-slots // _BLOCK) * _BLOCK
 
 
 def _runs(moves: Sequence[tuple[int, int, int]], capacity: int) -> list[tuple[int, int, int]]:
-    """Merge moves of neighbouring slots: from, to, both in batch and slots as one axis, and how many."""
+    """Merge moves of neighbouring slots into (from, to, count), with batch and slots as one axis."""
     runs: list[tuple[int, int, int]] = []
     for sequence, start, end in moves:
         source, target = sequence * capacity + start, sequence * capacity + end

@@ -1,4 +1,4 @@
-"""Keys and values of finished requests, for later prompts that begin with the same tokens: the turns of a chat."""
+"""Keys and values of finished requests, for later prompts that begin with the same tokens, such as turns of a chat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stretto.local_engine.model.forward.rotary import is_beyond
 __all__ = ["PrefixCache", "best_source", "common_length"]
 
 _WORTH_COPYING = 8
-_STALE = 4  # times the whole limit that was read since a sequence was last of use
+_STALE = 4  # multiples of the limit that were read since a sequence was last useful
 
 _Tokens = NDArray[np.int64]
 
@@ -23,10 +23,10 @@ _Tokens = NDArray[np.int64]
 @dataclass(eq=False, slots=True)
 class _Kept:
     tokens: _Tokens
-    cache: KeyValueCache  # of one sequence; it is only copied from
+    cache: KeyValueCache  # of one sequence; only copied from
     known_by: Hashable
     tenant: Hashable
-    used_at: int  # bytes that all requests had brought until it was last of use
+    used_at: int  # total bytes of all requests when it was last useful
 
     @property
     def bytes(self) -> int:
@@ -34,20 +34,21 @@ class _Kept:
 
 
 class PrefixCache:
-    """A bounded cache. For one thread.
+    """A cache of limited size, for a single thread.
 
-    The tenant that holds most makes room, by its least recently used sequence: nobody takes from another who holds
-    less. What has been of no use for long is dropped before that, whoever holds it.
+    The tenant that uses most makes room with its least recently used sequence: nobody evicts a tenant that uses less.
+    Sequences that have long been of no use are dropped first, whoever owns them.
 
-    A prompt may share only the first tokens of a kept sequence; it starts from these. Every layer keeps all its slots,
-    with a sliding window too, because the mask hides what lies before the window. So a prompt can start anywhere.
+    A prompt can share only the first tokens of a stored sequence; it starts from these. Every layer keeps all its
+    slots, even with a sliding window, because the mask hides the slots before the window. So a prompt can start
+    anywhere.
 
     After Zheng et al., arXiv:2312.07104 (RadixAttention), with whole sequences in place of a tree.
 
     Args:
         limit_bytes: of keys and values; 0 keeps nothing.
         limit_tokens: of all sequences kept.
-        switch: of the forward; keys and values of shorter texts cannot be used for longer ones, nor the other way.
+        switch: of the forward; keys and values of shorter texts cannot be used for longer ones, or vice versa.
     """
 
     def __init__(self, limit_bytes: int, limit_tokens: int = 2**62, switch: int | None = None) -> None:
@@ -70,18 +71,18 @@ class PrefixCache:
         known_by: Hashable = None,
         tenant: Hashable = None,
     ) -> None:
-        """Keep a copy of the first slots of a sequence, which hold the keys and values of ``tokens``.
+        """Store a copy of the first slots of a sequence, with the keys and values of ``tokens``.
 
-        ``known_by``: who else they are of use to; see `Generation.known_by`. ``tenant``: who makes room for them.
+        ``known_by``: who else can use them; see `Generation.known_by`. ``tenant``: who makes room for them.
         """
-        size = blocks(len(tokens)) * cache.bytes_per_slot  # as it is allocated
+        size = blocks(len(tokens)) * cache.bytes_per_slot  # the allocated size
         if not _WORTH_COPYING <= len(tokens) <= self._limit_tokens or not 0 < size <= self._limit_bytes:
             return
         ids = np.array(tokens, dtype=np.int64)
         earlier: list[_Kept] = []  # turns of the same chat
         for kept in [each for each in self._kept if each.known_by == known_by]:
             same = common_length(kept.tokens, ids)
-            if same == len(ids) and self._alike(kept, len(ids)):  # known already
+            if same == len(ids) and self._alike(kept, len(ids)):  # stored already
                 self._touch(kept)
                 return
             if same == len(kept.tokens):
@@ -98,7 +99,7 @@ class PrefixCache:
         self.tokens += len(ids)
 
     def find(self, prompt: _Tokens, known_by: Hashable = None) -> Source | None:
-        """Find the kept sequence that shares most of a prompt's first tokens; the last token is always read."""
+        """Find the stored sequence that shares most of a prompt's first tokens; the last token is always read."""
         lengths = [
             common_length(kept.tokens, prompt[:-1])
             if kept.known_by == known_by and self._alike(kept, len(prompt))
@@ -113,9 +114,9 @@ class PrefixCache:
         return Source(kept.cache, 0, most)
 
     def _makes_room(self, left: list[_Kept], size: int, tokens: int, tenant: Hashable) -> list[_Kept] | None:
-        """What of ``left`` to drop for a new sequence.
+        """Return the sequences in ``left`` to drop for a new one.
 
-        ``None`` where its tenant alone would hold most, and has nothing to drop.
+        ``None`` if its tenant alone would use most, and has nothing to drop.
         """
         out: list[_Kept] = []
         held = Counter[Hashable]({tenant: size})
@@ -160,7 +161,7 @@ def best_source(
         prompt: its last token is always read.
         cache: of the batch.
         texts: tokens of each sequence of the batch.
-        switch: of the forward; texts on its other side are left out.
+        switch: of the forward; texts on its other side are skipped.
     """
     beginning, first = prompt[:-1], prompt[:_WORTH_COPYING].tolist()  # the last token is always read
     lengths = [
@@ -175,7 +176,7 @@ def best_source(
 
 
 def common_length(first: _Tokens, second: _Tokens) -> int:
-    """How many of their first tokens are the same."""
+    """Return how many of their first tokens are the same."""
     length = min(len(first), len(second))
     different = np.flatnonzero(first[:length] != second[:length])
     return int(different[0]) if len(different) else length

@@ -1,7 +1,7 @@
-"""What is to be added to a model's weights, in four bits, in a file that knows which weights they are.
+"""Differences to add to a model's weights, in four bits, in a file with the fingerprint of these weights.
 
-A model may be kept as what it changes of another one: ``"changes_of"`` in its ``config.json`` names the folder of the
-base, from its own folder on. Beside it lie the differences of the weights, and all else is that of the base.
+A model can be stored as changes of another one: ``"changes_of"`` in its ``config.json`` gives the path to the base,
+relative to its own folder. The differences of the weights are in that folder, and everything else comes from the base.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = [
 CHANGES_OF = "changes_of"
 
 _GROUP = 32
-_MOST = 7  # of -7 to 7
+_MOST = 7  # codes represent -7 to 7
 
 
 def packed(numbers: Tensor, most: int = _MOST) -> tuple[Tensor, Tensor]:
-    """Codes, two to a byte, and scales  # [groups, 16], [groups, 1].
+    """Return codes, two per byte, and scales  # [groups, 16], [groups, 1].
 
-    ``most``: whole numbers up to this, of at most 7; fewer are less exact, and can be compressed better.
+    ``most``: largest integer, at most 7; smaller values are less accurate, and compress better.
     """
     flat = numbers.detach().float().flatten()
     groups = torch.cat((flat, flat.new_zeros(-len(flat) % _GROUP))).view(-1, _GROUP)
@@ -57,13 +57,13 @@ def packed(numbers: Tensor, most: int = _MOST) -> tuple[Tensor, Tensor]:
 
 
 def unpacked(codes: Tensor, scales: Tensor) -> Tensor:
-    """The numbers, one after the other; the last group is filled up."""
+    """Return the numbers, flat; the last group is padded."""
     both = torch.stack((codes & 15, codes >> 4), dim=-1).view(len(codes), _GROUP)
     return ((both.float() - _MOST) * scales.float()).flatten()
 
 
 def write_differences(path: Path, differences: Mapping[str, Tensor], base: str, most: int = 7) -> None:
-    """Keep what is to be added to each weight, by its name, with the fingerprint of the weights; ``most``: `packed`."""
+    """Write what is added to each weight, by name, with the weights' fingerprint; ``most``: see `packed`."""
     kept: dict[str, Tensor] = {}
     for name, difference in differences.items():
         kept[f"{name}.codes"], kept[f"{name}.scales"] = packed(difference, most)
@@ -71,7 +71,7 @@ def write_differences(path: Path, differences: Mapping[str, Tensor], base: str, 
 
 
 def read_differences(path: Path, base: str, model: str, *, purpose: str, again: str) -> dict[str, Tensor]:
-    """Read what is to be added to the weights with the fingerprint ``base``, flat; arguments as of `read_tensors`.
+    """Read the flat differences for the weights with the fingerprint ``base``; arguments as in `read_tensors`.
 
     Raises `SettingsError` for a file of other weights.
     """
@@ -82,7 +82,7 @@ def read_differences(path: Path, base: str, model: str, *, purpose: str, again: 
 
 @torch.no_grad()
 def added(weights: Mapping[str, Tensor], differences: Mapping[str, Tensor]) -> None:
-    """Add the differences to the weights they belong to, in place. One for fewer numbers changes the first rows."""
+    """Add the differences to their weights, in place. One with fewer numbers changes only the first rows."""
     for name, weight in weights.items():
         if (difference := differences.get(name)) is not None:
             flat = weight.view(-1)[: len(difference)]
@@ -90,13 +90,13 @@ def added(weights: Mapping[str, Tensor], differences: Mapping[str, Tensor]) -> N
 
 
 def read_reading(path: Path, base: str, model: str) -> dict[str, Tensor]:
-    """Read what is to be added to the weights with the fingerprint ``base``, flat. Raises `SettingsError`."""
+    """Read the flat differences for the weights with the fingerprint ``base``. Raises `SettingsError`."""
     again = "Remove it, or train it again with: python -m recipes.reading.train"
     return read_differences(path, base, model, purpose="reading documents", again=again)
 
 
 def reading_change(folder: Path | None, model: str) -> Callable[[Mapping[str, Tensor]], None] | None:
-    """A function that adds the adapter of a folder to the weights, for `load_model`; ``None`` without an adapter.
+    """Return a function that adds a folder's adapter to the weights, for `load_model`; ``None`` without an adapter.
 
     Raises `SettingsError` for an adapter of other weights.
     """
@@ -107,9 +107,9 @@ def reading_change(folder: Path | None, model: str) -> Callable[[Mapping[str, Te
 
 
 def base_of(folder: Path | None) -> Path | None:
-    """The folder of the model that this one changes; ``None`` for one that is kept as a whole.
+    """Return the folder of the model that this one changes; ``None`` for one that is stored as a whole.
 
-    Raises `SettingsError` where the base is missing.
+    Raises `SettingsError` if the base is missing.
     """
     if folder is None or not (folder / CHANGE_FILE).is_file():
         return None
@@ -127,7 +127,7 @@ def base_of(folder: Path | None) -> Path | None:
 
 
 def changed_weights(folder: Path, base: Path, model: str) -> dict[str, Tensor]:
-    """The weights of a model by name, in single precision. Raises `SettingsError` for another base's changes."""
+    """Return the weights of a model by name, in float32. Raises `SettingsError` for changes of another base."""
     weights = {name: tensor.float() for name, tensor in load_file(base / "model.safetensors").items()}
     again = "Train it again with: python -m recipes.denoise.train"
     differences = read_differences(folder / CHANGE_FILE, fingerprint(base), model, purpose="these weights", again=again)

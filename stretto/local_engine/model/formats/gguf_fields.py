@@ -1,4 +1,4 @@
-"""Finds a field in the head of a GGUF file that cannot be right, by itself or beside the tensors of the file."""
+"""Finds invalid fields in the header of a GGUF file, by themselves or compared with the file's tensors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _WHOLE = (
     *("attention.value_length", "rope.dimension_count"),
 )
 _LEAST = {"context_length": 2, "rope.freq_base": 1, "attention.layer_norm_rms_epsilon": 0}
-"""What fields of an architecture are at least, where a smaller value would only show as an error of its arithmetic."""
+"""Minimum values of fields of an architecture, if a smaller one would only show as an error in its arithmetic."""
 _TURNS_A_PART = ("nemotron",)
-"""Architectures that are known to rotate only some numbers of a head."""
+"""Architectures that are known to rotate only some dimensions of a head."""
 
 
 _XLLAMACPP = (
@@ -35,7 +35,7 @@ _XLLAMACPP = (
 
 
 def wrong_field(header: Header) -> str:
-    """The first one, as a sentence with the remedy and without its full stop; empty where all may be right."""
+    """Return the first wrong field, as a sentence with the remedy and without its full stop; empty if none is found."""
     if damage := next(_damage(header), ""):
         return f"it is damaged: {damage}. Copy or download it again"
     return next(_misfits(header), "")
@@ -91,7 +91,7 @@ def _misfits(header: Header) -> Iterator[str]:
 
 
 def _width(header: Header, heads: int) -> int:
-    """Numbers of a head."""
+    """Return the number of dimensions of a head."""
     named = header.count("attention.key_length")
     if named is None and header.architecture == "llama":  # as transformers reads it
         named = header.count("rope.dimension_count")
@@ -103,7 +103,7 @@ def _is_count(value: Any) -> bool:
 
 
 def llamacpp_offer(file: Path) -> str:
-    """A sentence with the command that starts a server for this file, and the name to ask it by."""
+    """Return a sentence with the command that starts a server for this file, and the model name for it."""
     where = shlex.quote(str(file))
     if find_spec("llama_cpp") is not None:
         start = f"llama-cpp-python is installed: python -m llama_cpp.server --port 8080 --model {where}"
@@ -115,7 +115,7 @@ def llamacpp_offer(file: Path) -> str:
 
 
 def refused(source: Source, cause: str, *, elsewhere: bool = False) -> ModelNotFoundError:
-    """The error for a file that is not read; ``elsewhere``: llama.cpp may run it."""
+    """Return the error for a file that cannot be read; ``elsewhere``: llama.cpp may run it."""
     instead = f" {llamacpp_offer(source.file)}" if elsewhere and source.file is not None else ""
     return ModelNotFoundError(
         f"The file {str(source.file)!r} could not be loaded: {cause}.{instead}", backend=source.name

@@ -30,15 +30,16 @@ _KNOWN = "Llama, Mistral, SmolLM, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, StarCoder2
 def read_gguf(
     source: Source, dtype: torch.dtype, *, blocks: bool = False
 ) -> tuple[Any, Any, dict[str, Any], StoredBlocks[TensorEntry] | None]:
-    """Read a causal language model and its tokenizer; also what of the weights did not fit, as transformers tells it.
+    """Read a causal language model and its tokenizer; also return misfits of the weights in transformers' form.
 
-    Without a fit there is no model: memory for the sizes that a damaged head tells would have to be taken.
+    With misfits there is no model: it would need memory for the sizes in a damaged header.
 
     Args:
         source: the file.
         dtype: of the weights.
-        blocks: leave weights that compiled code can read as they are stored in the file, and return what reads them.
-            The others are in float32 then. Transformers' modelling code is imported only for the rarer architectures.
+        blocks: leave weights that compiled code can read as they are stored in the file, and return an object that
+            reads them. The others are then in float32. Transformers' modelling code is imported only for the rarer
+            architectures.
 
     Raises `ModelNotFoundError` for a file that cannot be read and `MissingDependencyError` without gguf.
     """
@@ -79,7 +80,7 @@ def _checked(source: Source) -> Header:
 
 
 def _unknown_scaling(header: Header) -> str | None:
-    """How positions are scaled, where that is not known here."""
+    """Return the scaling of positions, if it is not supported."""
     if any(tensor.name.startswith("rope_factors_") for tensor in header.tensors):
         return "longrope"
     kind = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")

@@ -1,7 +1,7 @@
-"""Reads the head of a GGUF file: what it says of the model, and where its tensors lie. Imports no other package.
+"""Reads the header of a GGUF file: metadata and the positions of its tensors. Imports no other package.
 
-The form is that of ggml's documentation, ``docs/gguf.md``. A file may hold anything, so no number in it is believed: a
-length, a count or a place that does not fit into the file is damage.
+The format is that of ggml's documentation, ``docs/gguf.md``. A file can contain anything, so no number in it is
+trusted: a length, a count or a position that does not fit into the file is damage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_LENGTH = struct.Struct("<Q")  # of a text, before it
+_LENGTH = struct.Struct("<Q")  # precedes a string
 _MOST_DIMENSIONS = 4
 _MOST_KEY = 65_535
 _KEPT = 4_096  # numbers of an array; longer ones belong to the vocabulary
@@ -42,7 +42,7 @@ ARCHITECTURES = {
     "qwen2moe": "qwen2_moe",
     "qwen3moe": "qwen3_moe",
 }
-"""Those that are read: ggml's names, and those of transformers' tables."""
+"""Supported architectures: ggml's names, and those of transformers' tables."""
 
 FILE_TYPES: Mapping[int, str] = {
     0: "F32",
@@ -76,14 +76,14 @@ FILE_TYPES: Mapping[int, str] = {
     31: "IQ1_M",
     32: "BF16",
 }
-"""What ``general.file_type`` calls the form that most weights are stored in."""
+"""The format of most weights, by ``general.file_type``."""
 
 PLAIN_TYPES = frozenset({"F32", "F16", "BF16"})
-"""Those in which a weight is a number by itself."""
+"""Formats in which each weight is a separate number."""
 
 
 class DamagedFileError(ValueError):
-    """A file that is no GGUF file, or a damaged one; the message is half a sentence about it."""
+    """Not a GGUF file, or a damaged one; the message is half a sentence about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class TensorEntry:
 
     Attributes:
         name: ggml's, for instance ``blk.0.attn_q.weight``.
-        shape: as torch orders it, the last dimension lying together.
-        kind: number of the form it is stored in, as in ``gguf.GGMLQuantizationType``.
+        shape: in torch's order, with the last dimension contiguous.
+        kind: number of its storage format, as in ``gguf.GGMLQuantizationType``.
         offset: in bytes, from the beginning of the data.
     """
 
@@ -105,12 +105,12 @@ class TensorEntry:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The head of a file.
+    """The header of a file.
 
     Attributes:
         path: of the file.
-        metadata: its fields by name: numbers, texts, and short arrays of numbers as tuples. Of an array of texts and of
-            a long one only the length is kept.
+        metadata: its fields by name: numbers, strings, and short arrays of numbers as tuples. For arrays of strings and
+            long arrays only the length is stored.
         tensors: in the order of the file.
         data_start: where the data begins.
         size: of the file, in bytes.
@@ -124,7 +124,7 @@ class Header:
 
     @property
     def architecture(self) -> str:
-        """What ggml calls the kind of model, for instance ``llama``; empty if the file does not say."""
+        """Kind of model by ggml's name, for instance ``llama``; empty if the file has none."""
         found = self.metadata.get("general.architecture")
         return found if isinstance(found, str) else ""
 
@@ -135,39 +135,39 @@ class Header:
 
     @property
     def quantisation(self) -> str | None:
-        """What the form of most weights is called, for instance ``Q4_K_M``."""
+        """Name of the format of most weights, for instance ``Q4_K_M``."""
         return FILE_TYPES.get(self.metadata.get("general.file_type", -1))
 
     def count(self, name: str) -> int | None:
-        """A positive whole number of this architecture, for instance ``block_count``."""
+        """Return a positive integer field of this architecture, for instance ``block_count``."""
         value = self.metadata.get(f"{self.architecture}.{name}")
         return value if isinstance(value, int) and value > 0 else None
 
 
 def nextn_layers(header: Header) -> int:
-    """Layers for multi-token prediction, which stand behind the model's own and are counted among its blocks."""
+    """Return the number of multi-token prediction layers, which follow the model's own and count as blocks."""
     return header.count("nextn_predict_layers") or 0
 
 
 def read_header(path: Path) -> Header:
-    """Read the head of a file, or give what was read of it before. Raises `DamagedFileError`, `OSError`."""
+    """Read the header of a file, or return it from the cache. Raises `DamagedFileError`, `OSError`."""
     found = path.stat()
     return _header_of(path, found.st_size, (found.st_ino, found.st_mtime_ns))
 
 
 @lru_cache(maxsize=8)
-def _header_of(path: Path, size: int, state: tuple[int, ...]) -> Header:  # noqa: ARG001 - tells files apart
+def _header_of(path: Path, size: int, state: tuple[int, ...]) -> Header:  # noqa: ARG001 - distinguishes files
     return _read(path, size)
 
 
 def read_arrays(header: Header, names: Collection[str]) -> dict[str, tuple[Any, ...]]:
-    """Read some arrays of the head in full, as those of a vocabulary. Raises `DamagedFileError`, `OSError`."""
+    """Read some arrays of the header in full, such as those of a vocabulary. Raises `DamagedFileError`, `OSError`."""
     metadata = _read(header.path, header.size, names).metadata
     return {name: found for name in names if isinstance(found := metadata.get(name), tuple)}
 
 
 def _read(path: Path, size: int, whole: Collection[str] = ()) -> Header:
-    """Read the head of a file. ``whole``: arrays that are kept, whatever is in them."""
+    """Read the header of a file. ``whole``: arrays to store in full, whatever is in them."""
     if size < 24:
         raise DamagedFileError("it is too short to be a GGUF file")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -181,9 +181,9 @@ def _read(path: Path, size: int, whole: Collection[str] = ()) -> Header:
 
 
 def check_places(header: Header, sizes: Callable[[int], tuple[int, int] | None]) -> None:
-    """Make sure that every tensor lies within the file. Raises `DamagedFileError`.
+    """Check that every tensor lies within the file. Raises `DamagedFileError`.
 
-    ``sizes``: numbers and bytes of a block, by the number of its form; ``None`` for an unknown form.
+    ``sizes``: numbers and bytes of a block, by the number of its format; ``None`` for an unknown format.
     """
     for tensor in header.tensors:
         if (block := sizes(tensor.kind)) is None:
@@ -199,7 +199,7 @@ def check_places(header: Header, sizes: Callable[[int], tuple[int, int] | None])
 
 
 class _Reader:
-    """Reads from the beginning on, and never beyond the end."""
+    """Reads from the beginning, and never beyond the end."""
 
     def __init__(self, data: mmap.mmap, size: int, whole: Collection[str]) -> None:
         self._data = data
@@ -263,7 +263,7 @@ class _Reader:
             if whole:
                 return tuple(self._text() for _ in range(count))
             at = self._at
-            for _ in range(count):  # hundreds of thousands, of a vocabulary
+            for _ in range(count):  # hundreds of thousands, in a vocabulary
                 at += _LENGTH.size + _LENGTH.unpack_from(self._data, at)[0]
                 if at > self._size:
                     raise DamagedFileError("a text in its head ends behind the file")

@@ -1,8 +1,8 @@
-"""Models of the Llama family in a GGUF file whose products stay in blocks, without transformers' modelling code.
+"""Llama-family models in a GGUF file whose products stay in blocks, without transformers' modelling code.
 
-Importing that takes longer than importing torch. What it would be asked for here are the sizes, the places of the
-weights and the frequencies of the positions. A file that tells anything else is left to transformers' tables, and so is
-the model that a forward is compared with.
+Importing that takes longer than importing torch. It would only be needed for the sizes, the names of the weights and
+the frequencies of the positions. A file with anything else is left to transformers' tables, and so is the model that a
+forward is compared with.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBl
 
 __all__ = ["Plain", "PlainModel", "read_plain"]
 
-_TURNED = "llama"  # llama.cpp's converter changes the order of the lines of its queries and keys
+_TURNED = "llama"  # llama.cpp's converter reorders the lines of its queries and keys
 _BIASED, _NORMED = "qwen2", "qwen3"
 _LAYER = {
     "attn_norm": "input_layernorm",
@@ -61,7 +61,7 @@ class Plain(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Config:
-    """What a configuration of transformers says of these models, by the same names."""
+    """The configuration of these models, with the field names of transformers."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -77,11 +77,11 @@ class _Config:
     tie_word_embeddings: bool
 
     def get_text_config(self, *, decoder: bool) -> _Config:  # noqa: ARG002 - it is both
-        """The configuration of the decoder."""
+        """Return the configuration of the decoder."""
         return self
 
     def shapes(self, architecture: str) -> dict[str, tuple[int, ...]]:
-        """The weights by name."""
+        """Return the shapes of the weights by name."""
         heads, stored = (count * self.head_dim for count in (self.num_attention_heads, self.num_key_value_heads))
         hidden, inner = self.hidden_size, self.intermediate_size
         layer: dict[str, tuple[int, ...]] = {
@@ -113,11 +113,11 @@ class _Config:
 
 
 class PlainModel(Module):
-    """The weights of a model under transformers' names, as far as they are not held in blocks. It cannot run.
+    """The weights of a model under transformers' names, except those stored in blocks. It cannot run.
 
     Args:
         source: its file.
-        header: the head of the file.
+        header: the header of the file.
         config: its sizes.
         weights: by name; those of products are hollow.
     """
@@ -160,7 +160,7 @@ class PlainModel(Module):
         return own
 
     def in_transformers(self) -> Any:
-        """The same model in transformers' code, which can run where its products are put in."""
+        """Return the same model in transformers' code, which can run once its products are provided."""
         from stretto.local_engine.model.formats.gguf_tables import in_transformers  # noqa: PLC0415 - slow
 
         own = {name: each.detach() for name, each in self.named_parameters() if not name.endswith(PRODUCTS)}
@@ -168,7 +168,7 @@ class PlainModel(Module):
 
 
 def read_plain(source: Source, header: Header) -> Plain | None:
-    """Read a model; ``None`` where transformers' tables have to."""
+    """Read a model; ``None`` if transformers' tables are needed."""
     config = _config(header)
     if config is None or nextn_layers(header):
         return None
@@ -209,7 +209,7 @@ def _weights(
 
 
 def _put(root: Module, name: str, weight: Tensor) -> None:
-    """Put a weight where its name says."""
+    """Set a weight at the place given by its name."""
     *modules, last = name.split(".")
     at = root
     for each in modules:
@@ -220,13 +220,13 @@ def _put(root: Module, name: str, weight: Tensor) -> None:
 
 
 def _turned_back(rows: Any, heads: int) -> Any:
-    """Lines in transformers' order: llama.cpp turns pairs of neighbours, transformers the halves of a head."""
+    """Restore transformers' order of lines: llama.cpp rotates neighbouring pairs, transformers the halves of a head."""
     pairs = rows.reshape(heads, len(rows) // heads // 2, 2, *rows.shape[1:])
     return pairs.swapaxes(2, 1).reshape(rows.shape)
 
 
 def _name(name: str) -> str | None:
-    """Transformers' name of a tensor; ``None`` for one that these models do not have."""
+    """Return transformers' name of a tensor; ``None`` for one that these models do not have."""
     stem, _, end = name.rpartition(".")
     if (found := _NUMBERED.fullmatch(stem)) is not None:
         module = _LAYER.get(found[2])
@@ -235,7 +235,7 @@ def _name(name: str) -> str | None:
 
 
 def _config(header: Header) -> _Config | None:
-    """The sizes; ``None`` where the file does not tell all, or tells what these models do not have."""
+    """Return the sizes; ``None`` if the file lacks some, or has settings that these models do not have."""
     if header.architecture not in (_TURNED, _BIASED, _NORMED):
         return None
     said = header.metadata.get

@@ -1,8 +1,8 @@
-"""Reads the model of a GGUF file by transformers' tables, one tensor after the other.
+"""Reads the model of a GGUF file with transformers' tables, one tensor after the other.
 
-The names of weights and the fields of a configuration are mapped by transformers' tables for GGUF. The file is not read
-by transformers: that takes three times the memory of the weights, and the vocabulary is read three times. Here the
-weights are unpacked into their final type, the large ones in pieces.
+The tables map the names of weights and the fields of a configuration. transformers does not read the file itself: that
+takes three times the memory of the weights, and reads the vocabulary three times. Here the weights are unpacked into
+their final type, the large ones in pieces.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["in_transformers", "misfits", "read_by_tables", "read_numbers"]
 
 _log = logging.getLogger(__name__)
 
-_UNUSED = frozenset({ROTARY})  # of the tensors that have no place among the weights
+_UNUSED = frozenset({ROTARY})  # tensors that are not weights
 _LARGEST_GEMMA3 = 62  # layers; its queries are scaled by the width of a head that it does not have
 
 
 def read_by_tables(
     source: Source, header: Header, dtype: torch.dtype, *, blocks: bool
 ) -> tuple[Any, dict[str, Any], StoredBlocks[TensorEntry] | None]:
-    """Read a model, what of the weights did not fit, and what reads its blocks; see `read_gguf` of ``gguf_file.py``."""
+    """Read a model, misfits of its weights, and the reader of its blocks; see `read_gguf` of ``gguf_file.py``."""
     config, hollow = _hollow(header)
     stored = _stored(source, header, config, hollow) if blocks else None
     if blocks and stored is None:
@@ -60,7 +60,7 @@ def read_by_tables(
 
 
 def in_transformers(source: Source, header: Header, weights: Mapping[str, torch.Tensor]) -> Any:
-    """A model in transformers' code whose products are held elsewhere; ``weights``: the others."""
+    """Return a model in transformers' code whose products are stored elsewhere; ``weights``: the others."""
     config, hollow = _hollow(header)
     products = {
         name: hollow_weight(place.shape, torch.float32)
@@ -73,7 +73,7 @@ def in_transformers(source: Source, header: Header, weights: Mapping[str, torch.
 
 
 def _hollow(header: Header) -> tuple[Any, Any]:
-    """The configuration, and the model without weights."""
+    """Return the configuration, and the model without weights."""
     config = _config(header)
     kind: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     with torch.device("meta"):
@@ -92,7 +92,7 @@ def read_numbers(header: Header, names: Collection[str]) -> Iterator[tuple[str, 
 
 
 def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredBlocks[TensorEntry] | None:
-    """What reads the weights as they are stored; ``None`` where they have to be unpacked, which one warning says."""
+    """Return the reader of weights as stored; ``None``, with one warning, if they have to be unpacked."""
     processor = _processor(header, config.to_dict())
     names = _names(header, processor, hollow)
     tensors = {names[tensor.name]: tensor for tensor in header.tensors if tensor.name in names}
@@ -112,7 +112,7 @@ def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredB
 
 
 def _filled(hollow: Any, config: Any, weights: Mapping[str, torch.Tensor]) -> Any:
-    """The model with these weights. What it computes when it is made is computed again: that had no memory."""
+    """Fill the model with these weights. Buffers computed at its creation are computed again: they had no memory."""
     hollow.load_state_dict(weights, strict=False, assign=True)
     if config.tie_word_embeddings:
         hollow.lm_head.weight = hollow.model.embed_tokens.weight
@@ -124,7 +124,7 @@ def _filled(hollow: Any, config: Any, weights: Mapping[str, torch.Tensor]) -> An
 
 
 def misfits(weights: Mapping[str, torch.Tensor], hollow: Any) -> dict[str, Any]:
-    """What of the weights has no place, another size or is missing, as transformers tells it."""
+    """Return weights without a place, of another size or missing, in transformers' form."""
     places = {name: place.shape for name, place in hollow.state_dict().items()}
     if hollow.config.tie_word_embeddings:
         places.pop("lm_head.weight", None)
@@ -140,14 +140,14 @@ def misfits(weights: Mapping[str, torch.Tensor], hollow: Any) -> dict[str, Any]:
 
 
 def _config(header: Header) -> Any:
-    """The configuration of transformers, by its tables."""
-    from transformers.integrations.ggml import (  # noqa: PLC0415 - not part of its public face; only GGUF needs it
+    """Build the transformers configuration with its tables."""
+    from transformers.integrations.ggml import (  # noqa: PLC0415 - not part of its public API; only GGUF needs it
         GGUF_CONFIG_DEFAULTS_MAPPING,
         GGUF_CONFIG_MAPPING,
     )
 
     name = ARCHITECTURES[header.architecture]
-    table: Mapping[str, Any] = GGUF_CONFIG_MAPPING[name]  # type: ignore[assignment]  # not typed there
+    table: Mapping[str, Any] = GGUF_CONFIG_MAPPING[name]  # type: ignore[assignment]  # untyped in transformers
     fields: dict[str, Any] = dict(GGUF_CONFIG_DEFAULTS_MAPPING.get(name, {}))
     for key, renamed in table.items():
         value = header.metadata.get(f"{header.architecture}.{key}")
@@ -156,7 +156,7 @@ def _config(header: Header) -> Any:
     if extra := nextn_layers(header):
         fields["num_hidden_layers"] -= extra
     if (width := header.count("attention.key_length")) is not None:
-        fields["head_dim"] = width  # not in the table of each family
+        fields["head_dim"] = width  # not in the tables of all families
     fields["tie_word_embeddings"] = all(tensor.name != "output.weight" for tensor in header.tensors)
     fields["vocab_size"] = _vocabulary(header)
     for renamed in ("bos", "eos", "unknown", "padding"):
@@ -170,12 +170,12 @@ def _config(header: Header) -> Any:
 
 
 def _vocabulary(header: Header) -> int:
-    """Rows of the embedding: the list of tokens may be shorter."""
+    """Return the number of rows of the embedding: the list of tokens can be shorter."""
     return next((tensor.shape[0] for tensor in header.tensors if tensor.name == "token_embd.weight"), 0)
 
 
 def _complete_gemma3(header: Header, fields: dict[str, Any]) -> None:
-    """What transformers' table leaves out."""
+    """Add what transformers' table leaves out."""
     head = fields.get("head_dim", 256)
     if fields.get("num_hidden_layers") == _LARGEST_GEMMA3:
         head = fields["hidden_size"] // fields["num_attention_heads"]
@@ -198,8 +198,8 @@ def _factor(header: Header) -> float:
 
 
 def _processor(header: Header, config: Mapping[str, Any]) -> Any:
-    """What puts the weights of an architecture in transformers' order."""
-    from transformers.modeling_gguf_pytorch_utils import (  # noqa: PLC0415 - not part of its public face
+    """Return the processor that puts the weights of an architecture in transformers' order."""
+    from transformers.modeling_gguf_pytorch_utils import (  # noqa: PLC0415 - not part of its public API
         TENSOR_PROCESSORS,
         TensorProcessor,
     )
@@ -211,15 +211,15 @@ def _processor(header: Header, config: Mapping[str, Any]) -> Any:
 def _weights(
     header: Header, config: Any, hollow: Any, dtype: torch.dtype, stored: StoredBlocks[TensorEntry] | None
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Weights by transformers' names, in their final type; of those that are ``stored``, the shape only.
+    """Yield weights by transformers' names, in their final type; for ``stored`` ones, only the shape.
 
     ``hollow``: the model without weights.
     """
     processor = _processor(header, config.to_dict())
     names = _names(header, processor, hollow)
     last, extra = header.count("block_count") or 0, nextn_layers(header)
-    behind = tuple(f"blk.{number}." for number in range(last - extra, last))  # a head may read them
-    joined: dict[str, dict[str, torch.Tensor]] = {"tensors": {}}  # experts, which the processor puts together
+    behind = tuple(f"blk.{number}." for number in range(last - extra, last))  # extra layers, which a draft head may read
+    joined: dict[str, dict[str, torch.Tensor]] = {"tensors": {}}  # experts, which the processor joins
     data = mapped(header)
     for tensor in header.tensors:
         name = names.get(tensor.name)
@@ -238,14 +238,14 @@ def _weights(
             parsed_parameters=joined,
         )
         if result.name is not None:
-            # A name without a place is told as one that the model does not have.
+            # A name without a place is reported as one that the model does not have.
             yield names.get(result.name, result.name), torch.from_numpy(np.ascontiguousarray(result.weights)).to(dtype)
     for name, weight in joined["tensors"].items():
         yield name, weight.to(dtype)
 
 
 def _names(header: Header, processor: Any, hollow: Any) -> Mapping[str, str]:
-    """Transformers' names of weights by ggml's; its own function makes gguf's table anew for each module."""
+    """Return transformers' names of weights by ggml's; its own function rebuilds gguf's table for each module."""
     from gguf import MODEL_ARCH_NAMES, get_tensor_name_map  # noqa: PLC0415 - an optional dependency
 
     architecture = next(number for number, name in MODEL_ARCH_NAMES.items() if name == header.architecture)
@@ -262,7 +262,7 @@ def _names(header: Header, processor: Any, hollow: Any) -> Mapping[str, str]:
 
 
 def _scale_rotary(source: Source, header: Header, model: Any) -> None:
-    """Divide the frequencies of positions by the factors of the file."""
+    """Divide the frequencies of positions by the factors in the file."""
     factors = rotary_factors(source, header)
     if factors is None:
         return

@@ -1,4 +1,4 @@
-"""The tensors of a GGUF file: as numbers, as the blocks that the file holds, and the factors of its positions."""
+"""The tensors of a GGUF file: as numbers or stored blocks, and the factors of its positions."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ __all__ = [
 ]
 
 TABLES = frozenset({"token_embd.weight", "output.weight"})
-"""The vectors of tokens."""
+"""Tensors with the vectors of tokens."""
 
 _PIECE = 2**22  # numbers that are unpacked at a time
 ROTARY = "rope_freqs.weight"
-"""Factors of positions."""
+"""Name of the tensor with the factors of positions."""
 
 _log = logging.getLogger(__name__)
 
 
 def can_stay_stored(products: Iterable[TensorEntry]) -> bool:
-    """Whether compiled code can read the tensors of the products as they are stored."""
+    """Return whether compiled code can read the tensors of the products as they are stored."""
     forms = set(map(_form, products))
     return not forms <= PLAIN_TYPES and forms <= FORMS.keys()
 
@@ -47,11 +47,11 @@ def can_stay_stored(products: Iterable[TensorEntry]) -> bool:
 def stored_blocks(
     source: Source, header: Header, products: Mapping[str, TensorEntry], in_order: Callable[[TensorEntry, Any], Any]
 ) -> StoredBlocks[TensorEntry] | None:
-    """What reads weights as they are stored; ``None`` where they have to be unpacked, which one warning says.
+    """Return the reader of weights as stored; ``None``, with one warning, if they have to be unpacked.
 
     Args:
         source: the file.
-        header: its head.
+        header: its header.
         products: the tensors of the products, by transformers' names.
         in_order: puts the lines of such a tensor in transformers' order, which is the same for blocks.
     """
@@ -69,7 +69,7 @@ def stored_blocks(
 
     def read(tensor: TensorEntry) -> Callable[[slice], Numbers]:
         form = _form(tensor)
-        if tensor.name in TABLES:  # mapped anew: what was read of it counts as memory as long as it is mapped
+        if tensor.name in TABLES:  # mapped again: pages read from a map count as memory as long as it exists
             return lambda lines: taken_apart(form, np.array(_rows(header, tensor, mapped(header))[lines]))
         rows = np.ascontiguousarray(in_order(tensor, np.array(_rows(header, tensor, mapped(header)))))
         return lambda lines: taken_apart(form, rows[lines])
@@ -78,17 +78,17 @@ def stored_blocks(
 
 
 def mapped(header: Header) -> Any:
-    """The bytes of the file."""
+    """Map the bytes of the file."""
     return np.memmap(header.path, mode="r", dtype=np.uint8)
 
 
 def numbers_of(header: Header, tensor: TensorEntry, data: Any) -> Any:
-    """A tensor in float32."""
+    """Return a tensor in float32."""
     return _dequantized(_rows(header, tensor, data), tensor).reshape(tensor.shape)
 
 
 def unpacked_table(header: Header, tensor: TensorEntry, data: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor in its final type, some rows at a time."""
+    """Unpack a tensor into its final type, some rows at a time."""
     rows = _rows(header, tensor, data)
     done = torch.empty(tensor.shape, dtype=dtype)
     flat = done.view(len(rows), tensor.shape[-1])
@@ -100,7 +100,7 @@ def unpacked_table(header: Header, tensor: TensorEntry, data: Any, dtype: torch.
 
 
 def rotary_factors(source: Source, header: Header) -> torch.Tensor | None:
-    """What frequencies of positions are divided by (Llama 3.1 and later). Raises `ModelNotFoundError` for damage."""
+    """Return the divisors of position frequencies (Llama 3.1 and later). Raises `ModelNotFoundError` for damage."""
     tensor = next((each for each in header.tensors if each.name == ROTARY), None)
     if tensor is None:
         return None
@@ -119,7 +119,7 @@ def _form(tensor: TensorEntry) -> str:
 
 
 def _rows(header: Header, tensor: TensorEntry, data: Any) -> Any:
-    """The bytes of a tensor  # [rows, bytes of a row]."""
+    """Return the bytes of a tensor  # [rows, bytes of a row]."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType  # noqa: PLC0415 - an optional dependency
 
     numbers, width = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.kind)]
@@ -130,7 +130,7 @@ def _rows(header: Header, tensor: TensorEntry, data: Any) -> Any:
 
 
 def _dequantized(rows: Any, tensor: TensorEntry) -> Any:
-    """Numbers in float32  # [rows, numbers of a row]."""
+    """Return numbers in float32  # [rows, numbers of a row]."""
     from gguf import GGMLQuantizationType, dequantize  # noqa: PLC0415 - an optional dependency
 
     kind = GGMLQuantizationType(tensor.kind)

@@ -1,6 +1,6 @@
-"""The tokenizer of a GGUF file, kept in a form that is read in a tenth of the time.
+"""The tokenizer of a GGUF file, cached in a form that loads in a tenth of the time.
 
-Vocabularies of byte-level BPE are read here, as far as it is known how they cut texts. Transformers' tables, whose
+Vocabularies of byte-level BPE are read here, if their way of splitting text is known. Transformers' tables, whose
 import takes longer than that of torch, read the others.
 """
 
@@ -23,7 +23,7 @@ _FIELD = "tokenizer.ggml."
 _ORDINARY, _CONTROL, _USERS = 1, 3, 4  # types of tokens
 _ENDS = {"bos_token": "bos", "eos_token": "eos"}
 _OTHERS = {"unk_token": "unknown", "pad_token": "padding"}
-_END = "<|endoftext|>"  # which transformers takes for special in all these vocabularies that have it
+_END = "<|endoftext|>"  # transformers treats it as special in all these vocabularies that have it
 
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 _WORDS = _BYTES | {"use_regex": True}
@@ -33,7 +33,7 @@ _SIGNS_AND_SPACES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
 _LLAMA_3 = frozenset({"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"})
 _WHOLE = _LLAMA_3 | {"tekken"}
-"""Where a piece of text that is a token is that token, whatever its merges; and BOS comes first, if the file is silent.
+"""Vocabularies in which text that is a token stays that token, whatever the merges, and BOS is added by default.
 
 Transformers' tables do neither, llama.cpp does both.
 """
@@ -50,18 +50,18 @@ _CUTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _split(r"\p{N}")),
     **dict.fromkeys((*_LLAMA_3, "smaug-bpe", "dbrx"), _split(r"\p{N}{1,3}")),
 }
-"""How a text is cut before its pieces are joined to tokens, by what llama.cpp calls it (``llama-vocab.cpp``)."""
+"""How text is split before BPE, by llama.cpp's name for it (``llama-vocab.cpp``)."""
 
 
 def read_tokenizer(header: Header) -> Any:
-    """Read the tokenizer of a file. Raises what transformers raises."""
+    """Read the tokenizer of a file. Raises the errors of transformers."""
     key = key_of(header.path)
     for data in recall(_KIND, key):
-        with suppress(Exception):  # damage, of which tokenizers raises nothing narrower
+        with suppress(Exception):  # damage, for which tokenizers raises nothing narrower
             return KeptTokenizer(json.loads(data))
     state: dict[str, Any] | None = None
     read: KeptTokenizer | None = None
-    with suppress(Exception):  # damage, too: transformers says what
+    with suppress(Exception):  # damage, too: transformers reports it
         state = _state_of_bytes(header)
         read = None if state is None else KeptTokenizer(state)
     if read is None:
@@ -69,16 +69,16 @@ def read_tokenizer(header: Header) -> Any:
         if (state := state_of(made)) is None:
             return made
         _show_ordinary(state, header)
-        read = KeptTokenizer(state)  # the first time it is what it is later
+        read = KeptTokenizer(state)  # so that the first use is the same as later ones
     remember(_KIND, key, json.dumps(state).encode())
     return read
 
 
 def _state_of_bytes(header: Header) -> dict[str, Any] | None:
-    """What makes a `KeptTokenizer`; ``None`` for a vocabulary of another kind, or one that is not known.
+    """Return the state for a `KeptTokenizer`; ``None`` for other or unknown kinds of vocabularies.
 
-    It does as transformers' would, as `_made` corrects it. Only marks that are written with other letters than those of
-    bytes, as DeepSeek's are, stay whole here.
+    It behaves like transformers' tokenizer as corrected by `_made`. The only difference: marks with letters outside the
+    alphabet of bytes, such as DeepSeek's, stay whole here.
     """
     said, whole = header.metadata.get, _takes_whole(header)
     cuts, template = _CUTS.get(said(f"{_FIELD}pre", "default")), said("tokenizer.chat_template")
@@ -104,10 +104,10 @@ def _state_of_bytes(header: Header) -> dict[str, Any] | None:
             users.add(number)
         stays = number in special or number in users or alphabet.issuperset(token)
         vocabulary[token if stays else "".join(letters[byte] for byte in token.encode())] = number
-    if len(vocabulary) < len(tokens):  # one is there twice
+    if len(vocabulary) < len(tokens):  # a token is there twice
         return None
     named = {name: tokens[number] for name, number in numbers.items()}
-    adds = {"bos_token": whole, "eos_token": False}  # where the file is silent
+    adds = {"bos_token": whole, "eos_token": False}  # defaults for fields that the file lacks
     first, last = (named.get(name) if said(f"{_FIELD}add_{name}", add) else None for name, add in adds.items())
     marks = {mark: vocabulary[mark] for mark in (first, last) if mark is not None}
 
@@ -151,7 +151,7 @@ def _takes_whole(header: Header) -> bool:
 
 
 def _ordinary(header: Header, types: tuple[Any, ...] | None) -> dict[str, int]:
-    """Padding and unknown tokens that are ordinary ones: as special tokens they would be missing in every text."""
+    """Return ordinary tokens used for padding or unknown: as special tokens they would be missing from every text."""
     said = header.metadata.get
     ends = [said(f"{_FIELD}{own}_token_id") for own in _ENDS.values()]
     found = {name: said(f"{_FIELD}{own}_token_id") for name, own in _OTHERS.items()}
@@ -163,7 +163,7 @@ def _ordinary(header: Header, types: tuple[Any, ...] | None) -> dict[str, int]:
 
 
 def _show_ordinary(state: dict[str, Any], header: Header) -> None:
-    """Transformers makes every token with a part in the file a special one."""
+    """Make tokens ordinary again that transformers made special because the file gives them a role."""
     types = f"{_FIELD}token_type"
     named, found = state["special_tokens_map"], _ordinary(header, read_arrays(header, [types]).get(types))
     if shown := {number: named.pop(name) for name, number in found.items() if named.get(name, _END) != _END}:
@@ -178,7 +178,7 @@ def _made(header: Header) -> Any:
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 - slow
 
     made = PreTrainedTokenizerFast.from_pretrained(str(header.path.parent), gguf_file=header.path.name)
-    if header.metadata.get(f"{_FIELD}pre") in _SINGLE_DIGITS:  # transformers' table leaves this out
+    if header.metadata.get(f"{_FIELD}pre") in _SINGLE_DIGITS:  # missing in transformers' table
         digits = pre_tokenizers.Digits(individual_digits=True)
         words = pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])

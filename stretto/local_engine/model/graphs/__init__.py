@@ -1,4 +1,4 @@
-"""Steps that are recorded as CUDA graphs.
+"""Records steps as CUDA graphs.
 
 Private: not part of the public API, and may change at any time.
 """

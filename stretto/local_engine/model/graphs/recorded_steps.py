@@ -1,11 +1,11 @@
 """CUDA graphs: the kernels of a step are recorded once, and launched together from then on.
 
-A step of a model with 32 layers launches some 500 kernels, and each launch takes the processor several microseconds:
-longer than a GPU needs to read the weights of a small model, and a large part of that for a large one. A recorded step
-is launched as a whole. It has fixed shapes and fixed memory. So sequences and rows are padded to one of a few numbers,
-keys and values are held in storage of a few fixed lengths, and there is a graph for each combination.
+A step of a model with 32 layers launches some 500 kernels, and each launch takes the CPU several microseconds: longer
+in total than a GPU needs to read the weights of a small model, and a large part of that for a large one. A recorded
+step is launched as a whole. It has fixed shapes and fixed memory. So sequences and rows are padded to one of a few
+counts, keys and values are kept in storage of a few fixed lengths, and there is a graph for each combination.
 
-Everything around the recording is tested on the CPU, with a recorder that knows as little of tensors as a CUDA graph
+Everything around the recording is tested on the CPU, with a recorder that knows as little about tensors as a CUDA graph
 does: their addresses. `cuda_recorder` records on a GPU.
 """
 
@@ -32,22 +32,22 @@ __all__ = ["GraphedForward", "Recorder", "cuda_recorder", "recorded", "refuse_el
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
 _BATCHES = (1, 2, 4, 8, 16)
-_TOGETHER = 80  # rows of all sequences; for more, leaving out padding gains more than recording
+_TOGETHER = 80  # rows of all sequences; beyond that, leaving out padding gains more than recording
 _SHORTEST = 512
 _MOST_STEPS = 128
-_CHECKS = 2  # the first repeats what was recorded and proves little; the second has other rows
+_CHECKS = 2  # the first repeats the recorded rows and proves little; the second has other rows
 _FILLED = frozenset({"tokens", "positions", "kv_len", "slots", "ancestry"})
 _HINTS = frozenset({"segments", "real", "wanted"})  # the step is the same without them
 _HANDED_OUT = frozenset({"states"})
 _OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS | _HANDED_OUT)
-_TEXT = 8  # tokens in front of a step that is recorded in advance
-_SHARE = 4  # recorded steps may take one in four of the slots that fit into memory
+_TEXT = 8  # tokens before a step that is recorded in advance
+_SHARE = 4  # recorded steps use at most one in four of the slots that fit into memory
 _SECONDS = 8.0
 _USUAL, _EARLY = 4, 2  # usual lengths of one sequence, and those for which batches are recorded in advance
 _log = logging.getLogger(__name__)
 
 Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
-"""Runs a function of fixed tensors, and returns one that repeats its operations on the same tensors.
+"""Runs a function of fixed tensors, and returns one that replays its operations on the same tensors.
 
 The caller keeps these tensors alive.
 """
@@ -59,9 +59,9 @@ class _Step:
 
     Attributes:
         rows: its input.
-        run: what was recorded. It keeps every tensor alive that the recording reads.
-        replay: launches it again.
-        checks: that are left to do.
+        run: the recorded function. It keeps every tensor alive that the recording reads.
+        replay: launches the recording again.
+        checks: number of checks left.
     """
 
     rows: Rows
@@ -72,11 +72,11 @@ class _Step:
 
 @dataclass(slots=True)
 class _Storage:
-    """Keys and values of some sequences, and the steps that were recorded on them."""
+    """Keys and values of some sequences, and the steps recorded on them."""
 
     cache: KeyValueCache  # writes to this storage only
     owner: weakref.ref[KeyValueCache] | None = None
-    steps: dict[tuple[int, frozenset[int]], _Step] = field(default_factory=dict)  # by rows, and layers handed out
+    steps: dict[tuple[int, frozenset[int]], _Step] = field(default_factory=dict)  # by rows, and layers whose states are wanted
 
     @property
     def occupied(self) -> bool:
@@ -86,23 +86,24 @@ class _Storage:
 
 
 class GraphedForward:
-    """Another forward, recorded; see `stretto.local_engine.model.forward.forward.Forward`.
+    """Records and replays the steps of another forward; see `stretto.local_engine.model.forward.forward.Forward`.
 
     Steps are recorded by `warm_up`, or when they first occur. The plain forward runs prompts, steps of more rows than
-    the largest number, sequences that come while the storage is occupied, and those for which memory is short. It runs
-    everything once a recording has failed, memory has run out, or a repeated step has given a different result.
+    the largest count, sequences that come while the storage is occupied, and those for which memory is short. It runs
+    everything once a recording has failed, memory has run out, or a replayed step has given a different result.
 
     Args:
         forward: must launch the same operations for the same shapes, and read no tensor on the host.
-        record: how a step is recorded.
-        rows: numbers that the rows of each sequence are padded to.
-        batches: numbers that the sequences are padded to.
-        together: rows of several sequences at most.
+        record: records a step.
+        rows: counts to which the rows of each sequence are padded.
+        batches: counts to which the sequences are padded.
+        together: maximum total rows of multiple sequences.
         shortest: slots of the shortest storage; each further one is twice as long.
         most_slots: of all storages and sequences together; for a new storage, those without running sequences are
             dropped, the least recently used one first.
-        most_steps: recorded at a time; likewise.
-        tolerance: how far the logits of a repeated step may be from those of the plain forward, in standard deviations.
+        most_steps: maximum number of recorded steps, enforced in the same way.
+        tolerance: maximum difference of the logits of a replayed step from those of the plain forward, in standard
+            deviations.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class GraphedForward:
         tolerance: float = 0.5,
     ) -> None:
         self.plain = forward
-        """What runs the steps that are not recorded."""
+        """Runs the steps that are not recorded."""
         self.packs, self.alone = forward.packs, forward.alone
         self.switch, self.longest, self.is_exact = forward.switch, forward.longest, False
         self._record = record
@@ -132,7 +133,7 @@ class GraphedForward:
         self._tolerance = tolerance
         self._storages: dict[tuple[int, int], _Storage] = {}  # by sequences and slots, the least recently used first
         self.works = True
-        """Whether steps are recorded and repeated: nothing has failed so far."""
+        """Whether steps are recorded and replayed: nothing has failed so far."""
 
     @property
     def slots(self) -> int:
@@ -159,11 +160,11 @@ class GraphedForward:
     def warm_up(self, device: torch.device, *, longest: int, seconds: float) -> None:
         """Record steps before requests need them: those of one sequence first, short ones before long ones.
 
-        Only inside `torch.inference_mode`. A step is recorded when it first occurs if memory or time was short.
+        Only inside `torch.inference_mode`. If memory or time is short, a step is recorded when it first occurs.
 
         Args:
             device: of the model.
-            longest: slots that a sequence may need.
+            longest: maximum slots of a sequence.
             seconds: after which no further step is recorded.
         """
         until = time.monotonic() + seconds
@@ -173,12 +174,12 @@ class GraphedForward:
             new = 0 if (batch, slots) in self._storages else batch * slots
             most = (
                 self._most_slots if batch == 1 else self._most_slots // 2
-            )  # one sequence must find room when it grows
+            )  # a single sequence must find room when it grows
             if self.slots + new <= most and self.steps < self._most_steps:
                 self._warm_up(batch, size, slots, device)
 
     def _likely(self, longest: int) -> Iterator[tuple[int, int, int]]:
-        """Sequences, rows and slots of likely steps, the likeliest first."""
+        """Yield sequences, rows and slots of likely steps, the likeliest first."""
         lengths = [self._shortest]
         while lengths[-1] < longest:
             lengths.append(2 * lengths[-1])
@@ -201,7 +202,7 @@ class GraphedForward:
                 break
 
     def _padded(self, batch: int, count: int) -> tuple[int, int] | None:
-        """Sequences and rows of the recorded step that this one is padded to; None where it is too large."""
+        """Return sequences and rows of the recorded step to which this one is padded; None if it is too large."""
         if batch > self._batches[-1] or count > self._rows[-1]:
             return None
         batch = self._batches[bisect_left(self._batches, batch)]
@@ -211,11 +212,11 @@ class GraphedForward:
     def _attempt(
         self, rows: Rows, cache: KeyValueCache, keep: Tensor, shape: tuple[int, int], slots: int = 0
     ) -> Tensor | None:
-        """Run the rows as a recorded step; None where memory is short, or it fails."""
+        """Run the rows as a recorded step; None if memory is short, or it fails."""
         try:
             return self._repeat(rows, cache, keep, shape, slots)
-        except (RuntimeError, MemoryError) as error:  # torch's own, for memory that ran out, is a RuntimeError
-            # The keys and values of the sequences are intact: only slots behind them were written to.
+        except (RuntimeError, MemoryError) as error:  # torch's out-of-memory error is a RuntimeError
+            # The keys and values of the sequences are intact: only slots after them were written to.
             self._give_up(f"{_named(*shape)} failed: {error}")
             return None
 
@@ -237,7 +238,7 @@ class GraphedForward:
             step = self._recorded(storage, rows, size)
         else:
             _fill_rows(step.rows, rows)
-        logits = step.replay()[:batch, :count].clone()  # the next step writes over the original
+        logits = step.replay()[:batch, :count].clone()  # the next step overwrites the original
         if rows.states is not None and step.rows.states is not None:
             found = step.rows.states.found
             rows.states.found = {layer: states[:batch, :count].clone() for layer, states in found.items()}
@@ -254,10 +255,10 @@ class GraphedForward:
 
     def _agree(self, logits: Tensor, expected: Tensor, real: Tensor | None) -> bool:
         ours, theirs = logits.flatten(0, 1).float(), expected.flatten(0, 1).float()
-        if real is not None:  # the plain forward leaves padding out
+        if real is not None:  # the plain forward leaves out padding
             ours, theirs = ours[real], theirs[real]
         gap = (ours - theirs).abs().max() / theirs.std().clamp_min(1e-6)
-        return bool(gap < self._tolerance)  # NaN does not
+        return bool(gap < self._tolerance)  # False for NaN
 
     def _give_up(self, reason: str) -> None:
         _log.warning("CUDA graphs are not used from now on: %s", reason)
@@ -265,7 +266,7 @@ class GraphedForward:
         self._storages.clear()
 
     def _room(self, own: _Storage | None = None, *, slots: int = 0, steps: int = 0) -> bool:
-        """Whether this much more can be held; storages without running sequences are dropped for it, if need be."""
+        """Return whether this much more fits; storages without running sequences are dropped to make room."""
         if slots > self._most_slots:
             return False
         for key, storage in list(self._storages.items()):
@@ -278,11 +279,11 @@ class GraphedForward:
     def _settle(self, cache: KeyValueCache, lines: int, known: int, kv_len: int) -> _Storage | None:
         """Move the first ``known`` slots into storage for ``lines`` sequences of ``kv_len`` slots.
 
-        None while another cache occupies it, and where memory for a new one is short.
+        None while another cache occupies it, and if memory for a new one is short.
         """
         for (batch, slots), storage in self._storages.items():
             if batch == lines and slots >= kv_len and storage.cache.shares(cache):
-                storage.owner = weakref.ref(cache)  # it may have got there by joining another cache
+                storage.owner = weakref.ref(cache)  # the cache may have got there by joining another one
                 return storage
         slots = self._shortest
         while slots < kv_len:
@@ -316,7 +317,7 @@ class GraphedForward:
 
 
 def _layers(rows: Rows) -> frozenset[int]:
-    """The layers whose states a step hands out."""
+    """Return the layers whose states a step returns."""
     return frozenset() if rows.states is None else rows.states.layers
 
 
@@ -324,11 +325,11 @@ def _named(batch: int, rows: int) -> str:
     return f"a step of {rows} rows" if batch == 1 else f"a step of {batch} sequences with {rows} rows each"
 
 
-_one_at_a_time = threading.Lock()  # torch allows one recording in a process
+_one_at_a_time = threading.Lock()  # torch allows one recording per process at a time
 
 
 def cuda_recorder(device: torch.device) -> Recorder:
-    """Make a recorder for a CUDA device. All its recordings share the memory for intermediate results.
+    """Create a recorder for a CUDA device. All its recordings share the memory for intermediate results.
 
     Two runs before each recording let the libraries choose their kernels and allocate their workspaces, on a separate
     stream, as torch requires. They write the same keys and values to the same slots each time.
@@ -337,7 +338,7 @@ def cuda_recorder(device: torch.device) -> Recorder:
 
     def record(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
         with _one_at_a_time, torch.cuda.device(device):
-            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # not typed there
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # untyped in torch
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 for _ in range(2):
@@ -361,7 +362,7 @@ def cuda_recorder(device: torch.device) -> Recorder:
 
 
 def _blank_rows(batch: int, count: int, slots: int, device: torch.device) -> Rows:
-    """Make empty rows for a recorded step; several rows of a sequence are a tree."""
+    """Create empty rows for a recorded step; multiple rows of a sequence are a tree."""
     tokens = torch.zeros(batch, count, dtype=torch.long, device=device)
     if count == 1:
         return Rows(tokens, torch.zeros_like(tokens), slots)
@@ -372,8 +373,8 @@ def _blank_rows(batch: int, count: int, slots: int, device: torch.device) -> Row
 def _fill_rows(fixed: Rows, rows: Rows) -> None:
     """Copy rows to where a recorded step reads them, and pad them with rows that see only themselves.
 
-    Padding is written to the slots behind the other rows of a sequence, which are overwritten before a row sees them,
-    and to sequences behind those that exist.
+    Padding is written to the slots after the other rows of a sequence, which are overwritten before a row sees them,
+    and to sequences after the existing ones.
     """
     (batch, count), (_, size) = rows.tokens.shape, fixed.tokens.shape
     filled_up = rows.tokens.shape != fixed.tokens.shape
@@ -384,7 +385,7 @@ def _fill_rows(fixed: Rows, rows: Rows) -> None:
         fixed.positions[batch:].zero_()
         fixed.positions[:batch].copy_(rows.positions)
         return
-    # Rows that follow each other, without a tree, descend from all before them.
+    # Consecutive rows without a tree descend from all rows before them.
     first = rows.positions[:, :1] if rows.slots is None else rows.slots[:, :1]
     beside = torch.arange(size, device=first.device)
     fixed.slots[batch:].copy_(beside)
@@ -399,7 +400,7 @@ def _fill_rows(fixed: Rows, rows: Rows) -> None:
 
 
 def _sample_rows(batch: int, count: int, start: int, device: torch.device) -> Rows:
-    """Make a step to try: one row of each sequence, or a draft whose last node is a second child of the root.
+    """Create a trial step: one row of each sequence, or a draft whose last node is a second child of the root.
 
     ``start``: slot and position of the first row.
     """
@@ -420,7 +421,7 @@ def _chain(count: int, device: torch.device) -> Tensor:
 
 
 def refuse_elsewhere(wanted: bool | None, device: torch.device) -> None:
-    """Raise `SettingsError` where recording is asked for on a device that has no CUDA graphs."""
+    """Raise `SettingsError` if recording is requested on a device without CUDA graphs."""
     if wanted and device.type != "cuda":
         raise SettingsError(f"cuda_graphs=True cannot be used on {device}. Leave it out, or choose device='cuda'.")
 
@@ -436,17 +437,17 @@ def recorded(
     record: Recorder | None = None,
     seconds: float = _SECONDS,
 ) -> tuple[Forward, int]:
-    """Record the steps of a forward, unless that is not wanted or fails.
+    """Record the steps of a forward, unless that is disabled or fails.
 
     Args:
         forward: of the model; only the lean one is recorded.
         device: of the model.
-        wanted: by the user; ``None`` records on a CUDA device.
-        tolerance: by which logits may differ, in standard deviations.
-        slots: of keys and values that fit into memory; a quarter is set aside.
-        longest: slots that one sequence may need.
-        record: how to record, if not as CUDA graphs.
-        seconds: after which no further step is recorded; it is recorded when it first occurs.
+        wanted: the user's choice; ``None`` records on a CUDA device.
+        tolerance: maximum difference of logits, in standard deviations.
+        slots: of keys and values that fit into memory; a quarter is reserved.
+        longest: maximum slots of one sequence.
+        record: the recorder, if not CUDA graphs.
+        seconds: after which steps are only recorded when they first occur.
 
     Returns:
         the forward to use, and how many slots are left for others.
