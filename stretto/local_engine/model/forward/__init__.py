@@ -1,4 +1,4 @@
-"""One forward: layers, attention, rows, and the compiled code behind them.
+"""One forward: layers, attention, rows, and the calls of compiled code.
 
 Private: not part of the public API, and may change at any time.
 """

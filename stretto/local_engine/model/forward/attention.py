@@ -1,8 +1,8 @@
 """Grouped-query attention of the lean forward.
 
-On a GPU, the kernel is chosen in `gpu_attention.py`. On a CPU, attention in half precision lays out all keys again for
-every product, so converting them to float32 first is faster. Query heads that share a key head are rows of one
-attention call, so no key is repeated (Ainslie et al., arXiv:2305.13245).
+On a GPU, `gpu_attention.py` chooses the kernel. On a CPU, attention in half precision lays out all keys again for every
+product, so converting them to float32 first is faster. Query heads that share a key head are rows of one attention
+call, so no key is repeated (Ainslie et al., arXiv:2305.13245).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Plan:
     Attributes:
         rows: of the forward.
         dtype: in which attention is computed.
-        masks: by sliding window, for each segment, or for all rows together; ``None`` where nothing is masked
-            # [segments][sequences, 1, num_kv_groups * rows, kv_len]
+        masks: by sliding window, for each segment, or for all rows together; ``None`` if nothing is masked #
+            [segments][sequences, 1, num_kv_groups * rows, kv_len]
     """
 
     rows: Rows
@@ -51,7 +51,7 @@ class Attention:
         self._windows = windows
 
     def plan(self, rows: Rows, dtype: torch.dtype) -> Plan:
-        """Make the masks of a forward; ``dtype`` is the model's."""
+        """Create the masks of a forward; ``dtype`` is the model's."""
         if rows.tokens.device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
             dtype = torch.float32
         return Plan(rows, dtype, {window: self._masks(rows, dtype, window) for window in self._windows})
@@ -60,7 +60,7 @@ class Attention:
         """Attend over cached keys and values.
 
         Args:
-            queries: # [batch, rows, heads, head_dim], or where padding is left out # [1, real, heads, head_dim]
+            queries: # [batch, rows, heads, head_dim], or without padding # [1, real, heads, head_dim]
             keys: # [batch, kv_len, num_kv_heads, head_dim]
             values: # [batch, kv_len, num_kv_heads, head_dim]
             plan: of this forward.
@@ -70,7 +70,7 @@ class Attention:
             # [batch, rows, heads * head_dim], or # [1, real, heads * head_dim]
         """
         rows, masks, dtype, shape = plan.rows, plan.masks[window], queries.dtype, queries.shape[:2]
-        real = rows.real if rows.segments is None else None  # segments hold no padding
+        real = rows.real if rows.segments is None else None  # segments contain no padding
         flat = queries.flatten(0, 1) if real is None else unpack(queries, real, rows.tokens.numel())
         flat = flat.to(plan.dtype)
         if rows.segments is None:
@@ -86,7 +86,7 @@ class Attention:
         return mixed.to(dtype).view(*shape, -1)
 
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend with as many rows of each sequence.
+        """Attend with the same number of rows for each sequence.
 
         Args:
             queries: # [sequences * rows, heads, head_dim]
@@ -114,7 +114,7 @@ class Attention:
         return mixed.reshape(-1, num_kv_heads * num_kv_groups * head_dim)
 
     def _masks(self, rows: Rows, dtype: torch.dtype, window: int | None) -> list[Tensor | None]:
-        """Make the mask of each segment, repeated for each query head of a group."""
+        """Create the mask of each segment, repeated for each query head of a group."""
         if rows.segments is None:
             return [self._repeat(rows.mask(dtype, window))]
         if all(segment.is_single and (window is None or segment.kv_len <= window) for segment in rows.segments):

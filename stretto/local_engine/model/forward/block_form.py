@@ -9,28 +9,28 @@ from typing import Any, Literal
 __all__ = ["BlockForm", "Recognised", "Sight"]
 
 Sight = Literal["block", "everything"]
-"""What a row sees: its own block and all before it, or the whole text, behind it too."""
+"""What a row sees: its own block and all before it, or the whole text, including what follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockForm:
     """How a model writes a block of tokens at once.
 
-    Positions that are not written yet hold a mask token. The model predicts all of them in one forward, some are kept,
-    and the others are masked and predicted again.
+    Positions that are not written yet contain a mask token. The model predicts all of them in one forward. Some are
+    kept, and the others are masked and predicted again.
 
     Attributes:
-        family: what such models are called, for people.
-        block: tokens of a block. Where rows see their block only, block number n lies at the positions from n * block
-            on, counted from the prompt's first token, and the prompt is read in such blocks, too.
+        family: human-readable name of such models.
+        block: tokens of a block. If rows see only their block, block number n starts at position n * block, counted
+            from the prompt's first token, and the prompt is read in such blocks, too.
         mask: token id of a position that is not written yet.
         sight: what a row sees.
-        shifted: a row predicts the token behind its own, as in a model that writes from left to right.
-        joined: with shifted logits, the first forward of a block evaluates the finished block before it, too.
-        part: positions of a block that are refined before those behind them; ``None`` for all of the block.
+        shifted: a row predicts the token after its own, as in a model that writes from left to right.
+        joined: with shifted logits, the first forward of a block also evaluates the finished block before it.
+        part: positions of a block that are refined before those after them; ``None`` for all of the block.
         canvas: transformers' own `generate` refines each block, from random tokens instead of masks.
-        answer: tokens of an answer, where the request does not say: all of them are predicted in each forward if rows
-            see everything. ``None`` where it does not matter.
+        answer: default tokens of an answer: all of them are predicted in each forward if rows see everything. ``None``
+            if it does not matter.
     """
 
     family: str
@@ -51,13 +51,13 @@ class BlockForm:
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """A model that writes blocks at once.
+    """A recognised model that writes blocks at once.
 
     Attributes:
-        form: how it does; its mask is -1 where only the tokenizer knows it. ``None`` for one that is run from left to
-            right (I-DLM).
+        form: how it writes them; its mask is -1 if only the tokenizer knows it. ``None`` for a model that is run from
+            left to right (I-DLM).
         config: of the base architecture.
-        names: replaces parts of the weights' names by those of the base: patterns and replacements.
+        names: patterns and replacements that turn the weights' names into those of the base.
     """
 
     form: BlockForm | None

@@ -1,4 +1,4 @@
-"""The compiled forward behind torch's tensors."""
+"""Runs the compiled forward on torch's tensors."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class CompiledModel:
 
     Args:
         layers: of the model, whose products are panels.
-        embedding: # [vocabulary, hidden]; of tied weights the panels of the last product
-        norm: behind the last layer # [hidden]
+        embedding: # [vocabulary, hidden]; with tied weights the panels of the last product
+        norm: after the last layer # [hidden]
         vocabulary: the last product.
         heads: query heads and key-value heads.
-        family: in what the model differs from others.
+        family: differences from other models.
         epsilon: of the norms.
     """
 
@@ -91,15 +91,15 @@ class CompiledModel:
             (2 * inner,),
             (inner,),
             stream,
-        )  # of a row
+        )  # shapes of a row
 
     @property
     def embedding(self) -> Embedding | None:
-        """Where compiled code finds input vectors, as long as this is alive; ``None`` where they are scaled."""
+        """Where compiled code finds input vectors, while this object is alive; ``None`` if they are scaled."""
         return self._weights.embedding if self._weights.scale == 1 else None
 
     def takes(self, rows: Rows, keep: Tensor) -> bool:
-        """Whether it can run these rows: if the logits of all are wanted, or without a tree, of neighbours."""
+        """Return whether it can run these rows: all logits are wanted, or, without a tree, those of adjacent rows."""
         if len(keep) == rows.tokens.shape[1]:
             return True
         return rows.ancestry is None and len(keep) > 0 and int(keep[-1]) - int(keep[0]) == len(keep) - 1
@@ -148,14 +148,14 @@ class CompiledModel:
         return found.view(batch, kept, -1)
 
     def _places(self, states: LayerStates, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Where the states of each layer that is wanted go; see `Inputs`."""
+        """Return where the states of each wanted layer are written; see `Inputs`."""
         taken, layers = self._none_taken.copy(), sorted(states.layers - {LAST})
         taken[layers] = range(len(layers))
         return taken, np.empty((len(layers), count, *self._room[0]), np.float32)
 
 
 def _hand_out(rows: Rows, taken: NDArray[np.int64], states: NDArray[np.float32], final: NDArray[np.float32]) -> None:
-    """Give hidden states to who wants them # [places, count, hidden], and [count, hidden] for the last."""
+    """Store the requested hidden states # [places, count, hidden], and [count, hidden] for the last."""
     assert rows.states is not None  # noqa: S101 - for the type checker
     for layer in rows.states.layers:
         own = torch.from_numpy(final if layer == LAST else states[taken[layer]])
@@ -181,7 +181,7 @@ def _whole(tensor: Tensor) -> NDArray[Any]:
 
 
 def _table(parts: Sequence[Tensor | None], shape: Sequence[int], empty: Sequence[int]) -> NDArray[np.float32]:
-    """Stack the parts of the layers # [layers, *shape], or where they have none # [layers, *empty]."""
+    """Stack the parts of the layers # [layers, *shape], or if they have none # [layers, *empty]."""
     present = [part.reshape(tuple(shape)) for part in parts if part is not None]
     if not present:
         return np.empty((len(parts), *empty), np.float32)
@@ -198,6 +198,6 @@ def _all(count: int) -> NDArray[np.int64]:
 
 @lru_cache(128)
 def _sequences_and_lines(batch: int, wide: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The sequence of each row, and its number in it, if the rows of all sequences are concatenated."""
+    """Return the sequence of each row, and its index there, if the rows of all sequences are concatenated."""
     indices = np.arange(batch * wide)
     return indices // wide, indices % wide

@@ -19,14 +19,14 @@ __all__ = ["ancestry", "flatten"]
 
 _Number = TypeVar("_Number", np.int64, np.bool_)
 
-_PACKED = 0.8  # up to this share of real rows, leaving the padding out pays on a GPU
+_PACKED = 0.8  # up to this share of real rows, leaving out the padding pays off on a GPU
 
 
 def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: torch.device) -> Rows:
-    """Make a row of each sequence's last committed token, and one of each node of its draft.
+    """Create a row for each sequence's last committed token, and one for each node of its draft.
 
     Row 0 is the last token, row i + 1 is node i. Sequences with fewer nodes than others are padded with rows that no
-    other row sees, in slots that hold nothing.
+    other row sees, in unused slots.
 
     Args:
         texts: the committed tokens of each sequence; the last one is not in the cache yet.
@@ -71,12 +71,12 @@ def _stacked(tables: Sequence[NDArray[_Number]]) -> NDArray[_Number]:
 
 
 def _tensor(numbers: Sequence[object], device: torch.device) -> Tensor:
-    """Make a tensor by way of NumPy, which is three times faster."""
+    """Create a tensor via NumPy, which is three times faster."""
     return torch.from_numpy(np.array(numbers)).to(device)
 
 
 def _divided(starts: Sequence[int], counts: Sequence[int], device: torch.device) -> tuple[Segment, ...] | None:
-    """Divide a step of several sequences into segments; not on a GPU, where padding costs less than another kernel."""
+    """Divide a step of multiple sequences into segments; not on a GPU, where padding costs less than another kernel."""
     if device.type != "cpu":
         return None
     found = segments([slice(0, count) for count in counts], [sum(pair) for pair in zip(starts, counts, strict=True)])
@@ -85,7 +85,7 @@ def _divided(starts: Sequence[int], counts: Sequence[int], device: torch.device)
 
 @lru_cache(256)
 def _shape(parents: tuple[int, ...], rows: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The depth of each row, and which rows each row descends from # [rows], [rows, rows].
+    """Return the depth of each row, and which rows each row descends from # [rows], [rows, rows].
 
     Cached, because most drafts of a method have one of a few shapes. Padding rows are separate roots.
     """
@@ -94,7 +94,7 @@ def _shape(parents: tuple[int, ...], rows: int) -> tuple[NDArray[np.int64], NDAr
 
 
 def lineage(parents: Sequence[int], rows: int) -> list[int]:
-    """Which rows each row descends from, itself included, as the bits of an integer.
+    """Return which rows each row descends from, itself included, as the bits of an integer.
 
     A child has the bits of its parent and its own. Rows beyond the tree descend from themselves only.
     """
@@ -106,7 +106,7 @@ def lineage(parents: Sequence[int], rows: int) -> list[int]:
 
 
 def ancestry(lines: Sequence[int]) -> NDArray[np.bool_]:
-    """Unpack the bits of each lineage # [rows, rows]. It is cached, so it must not be written to."""
+    """Unpack the bits of each lineage # [rows, rows]. Callers cache the result, so it must not be written to."""
     rows, width = len(lines), (len(lines) + 7) // 8
     packed = b"".join(line.to_bytes(width, "little") for line in lines)
     table = np.frombuffer(packed, dtype=np.uint8).reshape(rows, width)

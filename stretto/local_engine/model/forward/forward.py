@@ -1,4 +1,4 @@
-"""One forward of the model over some rows: the protocol."""
+"""The protocol of a forward of the model over some rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Forward(Protocol):
 
     @property
     def packs(self) -> bool:
-        """Whether it leaves padding out, so that a step costs by its real rows."""
+        """Whether it leaves out padding, so that the cost of a step depends on its real rows."""
         ...
 
     @property
@@ -32,22 +32,22 @@ class Forward(Protocol):
 
     @property
     def switch(self) -> int | None:
-        """Texts longer than this are read again from the first token on; see ``rotary.py``."""
+        """Length above which texts are read again from the first token on; see ``rotary.py``."""
         ...
 
     @property
     def longest(self) -> int | None:
-        """Tokens of a text at most, where they are fewer than the context window holds."""
+        """Maximum tokens of a text, if that is less than the context window."""
         ...
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """Run the model over ``rows``.
 
         Args:
-            rows: tokens and positions # [batch, rows]; where they name layers, their hidden states are handed out,
-                see `Rows.states`.
-            cache: keys and values before these rows; theirs are written to it.
-            keep: rows whose logits are wanted, the same of each sequence # [kept]
+            rows: tokens and positions # [batch, rows]; if they request hidden states of layers, these are returned
+                there, see `Rows.states`.
+            cache: keys and values before these rows; those of the rows are written to it.
+            keep: rows whose logits are wanted, the same for each sequence # [kept]
 
         Returns:
             logits # [batch, kept, vocabulary]

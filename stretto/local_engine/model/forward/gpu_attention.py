@@ -1,7 +1,7 @@
-"""Attention on a GPU by a kernel without a plan for each shape.
+"""Attention on a GPU by a kernel that needs no plan for each shape.
 
 In half precision, torch chooses cuDNN's attention on an H100, which makes a plan for each new shape: 4 to 20 ms on the
-host. A text grows and drafts differ, so nearly every step has a new shape. Switching cuDNN's attention off would change
+host. A text grows and drafts differ, so nearly every step has a new shape. Switching off cuDNN's attention would change
 a setting of the whole process. So the memory-efficient kernel (Rabe and Staats, arXiv:2112.05682) is called by name. In
 float32 and float64 torch never chooses cuDNN, so torch chooses the kernel.
 """
@@ -35,7 +35,7 @@ def attend(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Attend as torch's `scaled_dot_product_attention` does.
+    """Attend like torch's `scaled_dot_product_attention`.
 
     Args:
         queries: # [batch, heads, rows, head_dim]
@@ -56,7 +56,7 @@ def attend(
 
 
 def aligned(mask: Tensor) -> Tensor:
-    """Align each line of a mask as the kernel needs it # [..., slots]."""
+    """Align each line of a mask as the kernel requires # [..., slots]."""
     if mask.stride(-1) == 1 and not any(stride % _ALIGNMENT for stride in mask.stride()[:-1]):
         return mask
     slots = mask.shape[-1]
@@ -67,13 +67,13 @@ def _kernel(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool, scale: float | None
 ) -> Tensor:
     operation: Callable[..., tuple[Tensor, ...]] = torch.ops.aten._scaled_dot_product_efficient_attention
-    learned_from = torch.is_grad_enabled() and queries.requires_grad  # going back needs the sums of the exponentials
+    learned_from = torch.is_grad_enabled() and queries.requires_grad  # backward needs the sums of the exponentials
     return operation(queries, keys, values, mask, learned_from, is_causal=causal, scale=scale)[0]
 
 
 @cache
 def _runs(device: torch.device, dtype: torch.dtype, width: int, value_width: int) -> bool:
-    """Whether the kernel runs here and gives the right result; tried once."""
+    """Return whether the kernel runs here and gives the right result; tested once."""
     if device.type != "cuda" or width % _ALIGNMENT or value_width % _ALIGNMENT:
         return False
     shapes = ((1, 2, 3, width), (1, 2, 21, width), (1, 2, 21, value_width))

@@ -1,7 +1,7 @@
 """A lean forward of the Llama family: Llama, Mistral, Qwen2, Qwen3, Phi-3 and Gemma 3.
 
-A step of a small model in transformers' own modelling code takes as much time between the operations as in them. This
-forward does only what is needed: one product gives query, key and value, another the gate and the first feed-forward
+In transformers' own modelling code, a step of a small model takes as much time between the operations as in them. This
+forward does only what is needed: one product computes query, key and value, another the gate and the first feed-forward
 matrix; queries and keys are rotated together. The weights are shared with the transformers model.
 
 Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (RMSNorm); Su et al., arXiv:2104.09864
@@ -38,19 +38,19 @@ __all__ = ["LlamaForward"]
 
 
 class LlamaForward:
-    """Runs a model for which `is_llama_like` of `llama_family.py` holds; see ``forward.py``.
+    """Runs a model for which `is_llama_like` of `llama_family.py` is true; see ``forward.py``.
 
     Attributes:
-        family: in what the model differs from others.
+        family: differences from other models.
         heads: query heads and key-value heads.
         head_width: head_dim, the size of one attention head.
         sizes: of vocabulary and residual stream, and the number of layers.
         epsilon: of the norms.
-        compiled: what runs it; ``None`` where torch's operations do.
+        compiled: the compiled forward; ``None`` while torch's operations run the model.
     """
 
     packs = True
-    """Padding is left out everywhere except in torch's attention, so a forward costs by its real rows."""
+    """Padding is left out everywhere except in torch's attention, so the cost of a forward depends on its real rows."""
     alone = False
     switch: int | None = None
     longest: int | None = None
@@ -73,17 +73,17 @@ class LlamaForward:
         self.compiled: CompiledModel | None = None
 
     def parts(self) -> tuple[Part, ...]:
-        """What `pack` needs compiled; nothing where torch's kernels are faster."""
+        """Return what `pack` needs compiled; nothing if torch's kernels are faster."""
         return self.weights.parts()
 
     def pack(self, model: Any = None) -> None:
-        """Lay the weights out as the processor reads them, where it can (see ``products.py``).
+        """Lay out the weights as the processor reads them, if possible (see ``products.py``).
 
-        No gradient flows through packed weights. What `parts` says has to be compiled.
+        No gradient flows through packed weights. The parts returned by `parts` must be compiled.
 
         Args:
-            model: of transformers, from which the weights were taken. It is let go of them, each layer when it is
-                packed, and cannot run any more unless `unpack` follows. Without it, they stay where they are.
+            model: of transformers, from which the weights were taken. Each of its layers loses its weights once packed,
+                and it cannot run any more unless `unpack` follows. Without it, the weights stay where they are.
         """
         with self._packing:
             whole = self.weights.pack(model)
@@ -94,7 +94,7 @@ class LlamaForward:
             self.look_for_code()
 
     def run_whole(self) -> None:
-        """Run the whole forward in compiled code, and not only products with blocks. No step may be running."""
+        """Run the whole forward in compiled code, not only products with blocks. No step may be running."""
         with self._packing:
             self.compiled = self.compiled or self._compile()
             self.look_for_code()
@@ -113,40 +113,40 @@ class LlamaForward:
             return "torch runs it" if self.weights.widen() else ""
 
     def unpack(self, model: Any) -> None:
-        """Undo `pack`, and let the transformers model have its weights again."""
+        """Undo `pack`, and give the transformers model its weights back."""
         with self._packing:
             self.compiled, self.is_packed = None, False
             self.weights.unpack(model)
 
     def attach(self, adapter: RowAdapter) -> None:
-        """Take an adapter for blank rows, laid out as the model's own weights are."""
+        """Attach an adapter for blank rows, laid out like the model's own weights."""
         self.adapter = adapter
         if self.is_packed and (not self.weights.in_panels or are_ready(self.parts_for(adapter))):
             self.adapter = adapter.packed(panels=self.weights.in_panels)
 
     def attach_lora(self, name: str, places: Places) -> None:
-        """Keep an adapter beside the weights, for sequences that name it. From any thread."""
+        """Attach an unmerged adapter, for sequences that name it. Thread-safe."""
         with self._keeping:
             is_first = not self._changes
-            self._changes = self._changes.with_adapter(name, places)  # a running step has the one before
+            self._changes = self._changes.with_adapter(name, places)  # a running step keeps the previous object
             if is_first:
                 self.look_for_code()
 
     @property
     def parts_beside(self) -> tuple[Part, ...]:
-        """What has to be compiled for adapters beside the weights; nothing where compiled code is not to run them."""
+        """What has to be compiled for unmerged adapters; nothing if compiled code will not run them."""
         return (compiled_parts.changed_forward(self.weights.kind),) if self.weights.runs_whole else ()
 
     def look_for_code(self) -> None:
-        """Run rows with adapters in compiled code from now on, where that is ready. No such row may be running."""
+        """Run rows with adapters in compiled code from now on, if that is ready. No such row may be running."""
         self._changes_compiled = self.compiled is not None and are_ready(self.parts_beside)
 
     def parts_for(self, adapter: RowAdapter) -> tuple[Part, ...]:
-        """What has to be compiled for an adapter; nothing where compiled code does not run the model."""
+        """Return what has to be compiled for an adapter; nothing if compiled code does not run the model."""
         return adapter.parts(self.weights.kind) if self.weights.kind else ()
 
     def _compile(self) -> CompiledModel | None:
-        """Hand the weights to compiled code."""
+        """Create the compiled forward from the weights."""
         from stretto.local_engine.model.forward.compiled import CompiledModel  # noqa: PLC0415 - it imports numba
 
         vocabulary = self.weights.vocabulary
@@ -186,7 +186,7 @@ class LlamaForward:
         return unpack(self.read_out(states), rows.real, batch * count).view(batch, count, -1).index_select(1, keep)
 
     def _for_compiled_code(self, rows: Rows) -> tuple[bool, Owned | None]:
-        """Whether it can run these rows, and their adapter."""
+        """Return whether compiled code can run these rows, and their adapter."""
         if rows.adapters is not None:
             takes = self._changes_compiled and rows.blank is None
             return takes, self._changes.compiled(rows) if takes else None
@@ -206,9 +206,9 @@ class LlamaForward:
         return product(states, self.weights.vocabulary)
 
     def states(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """Run the layers; the normalised final states of the rows to ``keep`` # [batch, kept, hidden].
+        """Run the layers; return the normalised final states of the rows to ``keep`` # [batch, kept, hidden].
 
-        Where padding is left out, those of all real rows # [1, real, hidden].
+        If padding is left out, those of all real rows # [1, real, hidden].
         """
         cache.begin(rows, packed=rows.real is not None)
         real, tokens, positions = rows.real, rows.tokens, rows.positions
@@ -268,7 +268,7 @@ class LlamaForward:
 
 
 def _hand_out(rows: Rows, layer: int, states: Tensor) -> None:
-    """Give the states of a layer to who wants them # [batch, rows, hidden], or without padding # [1, real, hidden]."""
+    """Store the states of a layer if requested # [batch, rows, hidden], or without padding # [1, real, hidden]."""
     if rows.states is None or layer not in rows.states.layers:
         return
     if rows.real is not None:

@@ -1,8 +1,8 @@
-"""Which models the lean forward runs, and in what they differ from Llama.
+"""Which models the lean forward runs, and how they differ from Llama.
 
-Gemma 3 differs from Llama in its input vectors, which are multiplied with the root of their size, in its norms, in a
-GELU in place of the SiLU, in norms of what a layer adds to the residual stream, and in the rotations of the layers that
-see a window (Gemma Team, arXiv:2503.19786). Phi-3 holds products joined that others hold apart (arXiv:2404.14219).
+Gemma 3 multiplies its input vectors by the square root of their size, has other norms, GELU in place of SiLU, norms of
+what a layer adds to the residual stream, and other rotations in layers with a sliding window (Gemma Team,
+arXiv:2503.19786). Phi-3 stores joined products that are separate in others (arXiv:2404.14219).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KINDS = frozenset({"full_attention", "sliding_attention"})
 
 
 def is_llama_like(model: Any) -> bool:
-    """Whether `stretto.local_engine.model.forward.llama.LlamaForward` can run this transformers model."""
+    """Return whether `stretto.local_engine.model.forward.llama.LlamaForward` can run this transformers model."""
     kind = type(model)
     if not kind.__module__.startswith("transformers.models.") or kind.__name__ not in _LLAMA | {_GEMMA}:
         return False
@@ -39,7 +39,7 @@ def is_llama_like(model: Any) -> bool:
 
 
 def _is_gemma(model: Any) -> bool:
-    """Whether a Gemma 3 has nothing that its published forms do not have."""
+    """Return whether a Gemma 3 has only features of its published models."""
     config = model.config
     return (
         config.hidden_activation == "gelu_pytorch_tanh"
@@ -51,12 +51,12 @@ def _is_gemma(model: Any) -> bool:
 
 
 def _turns_whole_heads(model: Any) -> bool:
-    """Whether positions turn all dimensions of a head (Phi-4-mini turns three quarters)."""
+    """Return whether positions rotate all dimensions of a head (Phi-4-mini rotates three quarters)."""
     return bool(2 * len(model.model.rotary_emb.inv_freq) == model.model.layers[0].self_attn.head_dim)
 
 
 def _is_dense(model: Any) -> bool:
-    """Whether all products are of plain weights: no quantised ones, no adapters around them."""
+    """Return whether all products have plain weights: neither quantised, nor wrapped by adapters."""
     products = [module for name, module in model.named_modules() if name.endswith(_PRODUCTS)]
     return bool(products) and all(
         type(module) is torch.nn.Linear
@@ -70,15 +70,15 @@ def _is_dense(model: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """In what a model differs from others that the lean forward runs.
+    """Differences between the models that the lean forward runs.
 
     Attributes:
         rotations: frequencies in radians per position # [head_dim / 2], and the amplitude of each rotary embedding.
-        turns: which of them each layer has.
+        turns: index of the rotary embedding of each layer.
         windows: of each layer, in tokens; ``None`` for all tokens.
-        scale: input vectors are multiplied with it.
-        gates_by_gelu: whether the feed-forward has GELU, by its form with tanh, in place of SiLU.
-        is_joined: whether the model holds products joined that others hold apart.
+        scale: factor of the input vectors.
+        gates_by_gelu: whether the feed-forward uses GELU, in its tanh form, instead of SiLU.
+        is_joined: whether the model stores joined products that are separate in others.
     """
 
     rotations: tuple[tuple[Tensor, float], ...]
@@ -90,17 +90,17 @@ class Family:
 
     @property
     def frequencies(self) -> Tensor:
-        """Of the first rotation # [head_dim / 2]."""
+        """Frequencies of the first rotation # [head_dim / 2]."""
         return self.rotations[0][0]
 
     @property
     def is_llama(self) -> bool:
-        """Whether code that runs the layers of a Llama model by itself gets this one right."""
+        """Whether independent code for the layers of a Llama model runs this one correctly."""
         return len(self.rotations) == 1 and self.scale == 1 and not self.gates_by_gelu
 
 
 def family_of(model: Any) -> Family:
-    """In what a transformers model for which `is_llama_like` holds differs from others."""
+    """Return how a transformers model for which `is_llama_like` is true differs from others."""
     config, rotary = model.config, model.model.rotary_emb
     count, window = len(model.model.layers), getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * count
@@ -117,11 +117,11 @@ def family_of(model: Any) -> Family:
 
 
 def norm_weight(norm: Any) -> Tensor:
-    """What a norm multiplies with. Gemma holds how far that is from 1, which half precision would round away."""
+    """Return the factor of a norm. Gemma stores its difference from 1, which half precision would round away."""
     weight: Tensor = norm.weight.data
     return 1 + weight.float() if type(norm).__name__.startswith("Gemma") else weight
 
 
 def query_norm_scale(attention: Any) -> float:
-    """What queries are to be multiplied with, so that scores are divided by the root of the size of a head."""
+    """Return the factor of queries with which scores are divided by the square root of the head size."""
     return float(attention.scaling * attention.head_dim**0.5)

@@ -1,4 +1,4 @@
-"""A layer of the Llama family: its weights, with those that are multiplied at once joined."""
+"""The weights of a layer of the Llama family; weights with the same inputs are joined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Layer", "Norm", "let_go", "multiplied", "own", "take", "take_back"]
 
 
 class Norm:
-    """The root-mean-square norm over the last axis, in as few operations as torch has for it.
+    """The root-mean-square norm over the last axis, in as few torch operations as possible.
 
     On a CPU, rms_norm is a dozen operations and layer_norm one. The layer norm of ``(x, -x)``, whose mean is 0, equals
     the root-mean-square norm.
@@ -33,7 +33,7 @@ class Norm:
 
     def __call__(self, state: Tensor) -> Tensor:
         """Normalise states # [..., hidden]."""
-        if self.weight.dtype != state.dtype:  # that of Gemma, see `norm_weight`
+        if self.weight.dtype != state.dtype:  # Gemma's, see `norm_weight`
             return self(state.to(self.weight.dtype)).to(state.dtype)
         if self._twice is None:
             return rms_norm(state, self.weight.shape, self.weight, self._epsilon)
@@ -55,8 +55,8 @@ class Layer:
     gate_up: Weight  # [2 * intermediate, hidden]
     down: Weight  # [hidden, intermediate]
     window: int | None
-    output_norm: Norm | None = None  # of what attention adds to the residual stream
-    down_norm: Norm | None = None  # of what the feed-forward adds
+    output_norm: Norm | None = None  # of the output of attention
+    down_norm: Norm | None = None  # of the output of the feed-forward
 
     def as_type(self, dtype: torch.dtype) -> Layer:
         """Return a copy with everything but the products in another type."""
@@ -83,16 +83,16 @@ class Layer:
         return sum(weight.nbytes for weight in self.products.values() if isinstance(weight, Tensor))
 
     def packed(self, layout: Layout | None) -> Layer:
-        """The same, laid out for the processor; see `stretto.local_engine.model.forward.products`."""
+        """Return a copy laid out for the processor; see `stretto.local_engine.model.forward.products`."""
         return replace(self, **{name: packed(weight, layout) for name, weight in self.products.items()})  # type: ignore[arg-type]  # all of one type
 
     def unpacked(self, dtype: torch.dtype) -> Layer:
-        """The same as it was before it was packed."""
+        """Return a copy as before packing."""
         return replace(self, **{name: unpacked(weight, dtype) for name, weight in self.products.items()})  # type: ignore[arg-type]  # as above
 
 
 def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float) -> Layer:
-    """Take a layer of a transformers model, whose weights become views of these.
+    """Take over a layer of a transformers model, whose weights become views of the result's.
 
     Args:
         layer: of the model.
@@ -128,9 +128,9 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
 
 
 def own(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Copy weights that are parts of something larger, such as a mapped file, which each part keeps in memory.
+    """Copy weights that are parts of something larger, such as a mapped file, which each part would keep in memory.
 
-    A storage does not tell that it is a part of a file, only that torch did not allocate it.
+    A storage does not show that it is part of a file, only that torch did not allocate it.
     """
     for parameter in parameters:
         storage = parameter.data.untyped_storage()
@@ -139,14 +139,14 @@ def own(parameters: Iterable[torch.nn.Parameter]) -> None:
 
 
 def let_go(layer: Any) -> None:
-    """Free the weights of the products of a transformers layer, which cannot run until `take_back`."""
+    """Free the product weights of a transformers layer, which cannot run until `take_back`."""
     for modules in multiplied(layer).values():
         for module in modules:
             module.weight.data = module.weight.data.new_empty(0)
 
 
 def take_back(layer: Any, taken: Layer) -> None:
-    """Let the weights of a transformers layer be views of those that were taken from it, which are not packed."""
+    """Make the weights of a transformers layer views of unpacked ones that were taken from it."""
     for name, modules in multiplied(layer).items():
         whole = getattr(taken, name)
         for module, part in zip(modules, whole.split([module.out_features for module in modules]), strict=True):
@@ -154,11 +154,11 @@ def take_back(layer: Any, taken: Layer) -> None:
 
 
 def multiplied(layer: Any) -> dict[str, tuple[Any, ...]]:
-    """The modules of a transformers layer whose weights are joined, by the names of `Layer.products`."""
+    """Return the modules of a transformers layer whose weights are joined, by the names of `Layer.products`."""
     attention, feed_forward = layer.self_attn, layer.mlp
     first: tuple[Any, ...]
     third: tuple[Any, ...]
-    if hasattr(attention, "qkv_proj"):  # Phi-3 holds them joined
+    if hasattr(attention, "qkv_proj"):  # Phi-3 stores them joined
         first, third = (attention.qkv_proj,), (feed_forward.gate_up_proj,)
     else:
         first = (attention.q_proj, attention.k_proj, attention.v_proj)
@@ -182,6 +182,6 @@ def _join(name: str, *modules: Any) -> Any:
     parameters = [getattr(module, name).data for module in modules]
     if len(parameters) == 1:
         return parameters[0]
-    if any(parameter.untyped_storage().nbytes() < parameter.nbytes for parameter in parameters):  # held elsewhere
+    if any(parameter.untyped_storage().nbytes() < parameter.nbytes for parameter in parameters):  # stored elsewhere
         return parameters[0].new_zeros(()).expand(sum(map(len, parameters)), parameters[0].shape[1])
     return torch.cat(parameters)

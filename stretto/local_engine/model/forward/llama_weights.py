@@ -1,4 +1,4 @@
-"""How the weights of a Llama model lie in memory: as torch has them, or packed as the processor reads them fastest."""
+"""The memory layout of a Llama model's weights: that of torch, or packed as the processor reads them fastest."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 __all__ = ["LlamaWeights"]
 
 _IN_PANELS = (torch.float32, torch.bfloat16, torch.float16)
-_SMALL = 2**26  # weights up to which a step on a CPU is spent between its products
+_SMALL = 2**26  # up to this many weights, a step on a CPU is mostly spent between its products
 
 
 class LlamaWeights:
-    """The weights of a Llama model of transformers, with those that are multiplied at once joined.
+    """The weights of a Llama model of transformers; those with the same inputs are joined.
 
     Attributes:
         embedding: input vectors # [vocabulary, hidden]
         layers: in their order.
-        norm: behind the last layer.
+        norm: after the last layer.
         vocabulary: of the last product # [vocabulary, hidden]
         dtype: in which the model was loaded.
-        in_panels: they lie as compiled code reads them.
-        is_widened: torch computes the products with blocks.
-        quantisation: how blocks of few bits are laid out, where the model has such.
+        in_panels: whether they are laid out for compiled code.
+        is_widened: whether torch computes the products with blocks.
+        quantisation: layout of low-bit blocks, if the model has any.
         kind: of the panels, see `stretto.local_engine.kernels.panels.kind_of`; empty before `parts` and without panels.
-        runs_whole: compiled code is to run the whole forward.
-        mapped: bytes of a file that lie in memory, and that the system would take to be free.
+        runs_whole: whether compiled code will run the whole forward.
+        mapped: bytes of a mapped file in memory, which the system would count as free.
     """
 
     def __init__(self, model: Any, family: Family, quantisation: Quantisation | None) -> None:
@@ -69,7 +69,7 @@ class LlamaWeights:
         self._held: torch.dtype | None = None  # see `held_as`
 
     def parts(self) -> tuple[Part, ...]:
-        """What `pack` needs compiled; nothing where torch's kernels are faster."""
+        """Return what `pack` needs compiled; nothing if torch's kernels are faster."""
         if self.quantisation is not None:
             self.kind, self.runs_whole = compiled_parts.BLOCKS, True
             return compiled_parts.product(self.kind), compiled_parts.forward(self.kind)
@@ -82,7 +82,7 @@ class LlamaWeights:
         return compiled_parts.product(self.kind), *((compiled_parts.forward(self.kind),) if self.runs_whole else ())
 
     def pack(self, model: Any) -> bool:
-        """Pack them, and let ``model`` go of each layer then, unless it is ``None``.
+        """Pack the weights, and free each layer of ``model`` afterwards, unless it is ``None``.
 
         Returns whether compiled code can run the whole forward now.
         """
@@ -106,7 +106,7 @@ class LlamaWeights:
                 freed.add(layer.nbytes)
 
         freed = Freed()
-        with LateExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
+        with LateExecutor(torch.get_num_threads()) as pool:  # torch uses one thread to lay out a weight
             for _ in pool.map(pack_layer, range(len(self.layers))):
                 pass
         self.vocabulary = packed(self.vocabulary, layout)
@@ -119,8 +119,8 @@ class LlamaWeights:
         return self.in_panels and fill
 
     def _pack_blocks(self, model: Any, quantisation: Quantisation) -> None:
-        """Hold the weights in few bits, a layer at a time, and let the model go of them."""
-        from stretto.local_engine.model.quantised.quantisation import Room  # noqa: PLC0415 - only where it is wanted
+        """Store the weights in few bits, layer by layer, and free those of the model."""
+        from stretto.local_engine.model.quantised.quantisation import Room  # noqa: PLC0415 - only if it is needed
 
         room = Room(quantisation, model)
         self.in_panels, self.norm, freed = True, self.norm.as_type(torch.float32), Freed()
@@ -149,7 +149,7 @@ class LlamaWeights:
         room.keep()
 
     def widen(self) -> bool:
-        """Let torch compute the products with blocks from now on. False if it does already."""
+        """Let torch compute the products with blocks from now on. Returns False if it does already."""
         if not isinstance(self.vocabulary, Panels) or self.is_widened:
             return False
         self.is_widened = True
@@ -160,7 +160,7 @@ class LlamaWeights:
         return True
 
     def unpack(self, model: Any) -> None:
-        """Undo `pack`, and let the transformers model have its weights again."""
+        """Undo `pack`, and give the transformers model its weights back."""
         self.in_panels = False
         for number, layer in enumerate(self.layers):
             self.layers[number] = layer.unpacked(self.dtype).as_type(self.dtype)
@@ -171,19 +171,20 @@ class LlamaWeights:
         model.lm_head.weight.data, model.model.embed_tokens.weight.data = self.vocabulary, self.embedding
 
     def _dense(self) -> list[Tensor]:
-        """The weights of all products as they are before they are packed, that of the vocabulary first."""
+        """Return the weights of all products before packing, that of the vocabulary first."""
         every = [self.vocabulary, *(weight for layer in self.layers for weight in layer.products.values())]
         return [weight for weight in every if isinstance(weight, Tensor)]
 
     def _fill_panels(self, weights: Sequence[Tensor]) -> bool:
-        """Whether compiled code can run the whole forward: nothing of its layers is wider than the model is."""
+        """Return whether compiled code can run the whole forward: no output of a layer needs padding to whole panels.
+        """
         return self._width % PANEL == 0 and not any(weight.shape[0] % PANEL for weight in weights)
 
     def _better_in_panels(self, weights: Sequence[Tensor]) -> bool:
-        """Whether compiled code, which reads panels, is faster than torch's kernels.
+        """Return whether compiled code, which reads panels, is faster than torch's kernels.
 
-        In half precision it has to run the whole model. Where the processor multiplies matrices of bfloat16 (AMX),
-        torch's kernels read prompts of a large model much faster.
+        In half precision it has to run the whole model. If the processor multiplies matrices of bfloat16 (AMX), torch's
+        kernels read prompts of a large model much faster.
         """
         if self._device.type != "cpu" or self.dtype not in _IN_PANELS:
             return False
@@ -196,6 +197,6 @@ class LlamaWeights:
 
 
 def _widened(weight: Weight) -> Weight:
-    from stretto.local_engine.model.quantised.blocks import Blocks  # noqa: PLC0415 - only where it is wanted
+    from stretto.local_engine.model.quantised.blocks import Blocks  # noqa: PLC0415 - only if it is needed
 
     return weight.widened() if isinstance(weight, Blocks) else weight

@@ -16,8 +16,8 @@ from stretto.local_engine.kernels.panels import Layout, Panels, layout_for
 
 __all__ = ["Layout", "Weight", "added_product", "layout_for", "packed", "product", "unpacked"]
 
-# For each number of rows torch and oneDNN keep code and memory, by default for 1,024 of them: half a GiB for the pocket
-# model, once prompts of all lengths have come. They read these limits at the first product.
+# torch and oneDNN cache code and memory for each number of rows, by default for 1,024 of them: half a GiB for the
+# pocket model, once prompts of all lengths have come. They read these limits at the first product.
 for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "128")
 
@@ -25,7 +25,7 @@ Weight = Tensor | Panels
 
 
 def packed(weight: Weight, layout: Layout | None) -> Weight:
-    """Pack a weight: in ``layout``, else as torch does for bfloat16; unchanged where neither is faster.
+    """Pack a weight: in ``layout``, else as torch does for bfloat16; unchanged if neither is faster.
 
     No gradient flows through a packed weight.
     """
@@ -39,7 +39,7 @@ def packed(weight: Weight, layout: Layout | None) -> Weight:
 
 
 def unpacked(weight: Weight, dtype: torch.dtype) -> Tensor:
-    """The weight before it was packed, bit for bit: a layout changes no number."""
+    """Return the weight before it was packed, bit for bit: a layout changes no number."""
     if isinstance(weight, Panels):
         return weight.dense(dtype)
     return weight.to_dense() if weight.is_mkldnn else weight
@@ -58,7 +58,7 @@ def product(rows: Tensor, weight: Weight, bias: Tensor | None = None, *, rectifi
 
 
 def added_product(rows: Tensor, weight: Weight, other: Tensor) -> Tensor:
-    """`product` without a bias, added to another tensor # [..., outer]."""
+    """Add `product` without a bias to another tensor # [..., outer]."""
     if not isinstance(weight, Panels) and weight.is_mkldnn:
         return torch.ops.mkldnn._linear_pointwise.binary(rows, other, weight, None, "add")  # type: ignore[no-any-return]
     return other + product(rows, weight)

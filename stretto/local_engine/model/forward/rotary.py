@@ -30,14 +30,14 @@ class Rotary:
         config: of its decoder.
 
     Attributes:
-        switch: texts of more tokens take the long factors; ``None`` where the factors do not change.
-        longest: tokens of a text at most, where the factors change in a way that this class does not know.
+        switch: texts of more tokens use the long factors; ``None`` if the factors do not change.
+        longest: maximum tokens of a text, if the factors change in a way that this class does not support.
     """
 
     def __init__(self, model: Any, config: Any) -> None:
         self.switch: int | None = None
         self.longest: int | None = None
-        self._modules: list[tuple[Any, Tensor, Tensor]] = []  # and its short and long factors
+        self._modules: list[tuple[Any, Tensor, Tensor]] = []  # with its short and long factors
         own = getattr(config, "rope_parameters", None) or {}
         sets = [each for each in (own, *own.values()) if isinstance(each, dict)]
         lengths = [each.get(_LENGTH) or config.max_position_embeddings for each in sets if _kind(each) == _TWO_SETS]
@@ -56,7 +56,7 @@ class Rotary:
             self._modules.append((module, short, long))
 
     def sides(self, rows: Rows) -> list[bool]:
-        """Whether the rows of each sequence take the long factors."""
+        """Return whether the rows of each sequence use the long factors."""
         if self.switch is None:
             return [False] * len(rows.tokens)
         if rows.lengths is not None:
@@ -82,7 +82,7 @@ def _kind(parameters: dict[str, Any]) -> str | None:
 
 
 def is_beyond(length: int, switch: int | None) -> bool:
-    """Whether a text of ``length`` tokens takes the long factors."""
+    """Return whether a text of ``length`` tokens uses the long factors."""
     return switch is not None and length > switch
 
 
@@ -94,7 +94,7 @@ def switched_early(config: Any, length: int) -> Iterator[None]:
     before, published = [each[_LENGTH] for each in sets], getattr(config, _LENGTH, None)
     for each in sets:
         each[_LENGTH] = min(length, each[_LENGTH])
-    if sets and published is not None:  # Phi-3 writes it twice, and transformers copies this one over the other
+    if sets and published is not None:  # Phi-3 stores it twice, and transformers copies this one over the other
         setattr(config, _LENGTH, min(length, published))
     try:
         yield

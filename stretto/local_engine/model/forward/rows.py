@@ -1,4 +1,4 @@
-"""The input of one forward: its rows, and the mask that says which slots of the cache a row sees."""
+"""The input of one forward: its rows, and the mask that defines which slots of the cache a row sees."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from stretto.local_engine.model.forward.segments import Segment
 __all__ = ["LAST", "LayerStates", "Rows", "keys_and_values"]
 
 LAST = -1
-"""The state behind the last layer, normalised: what the last product reads."""
+"""The normalised state after the last layer: the input of the last product."""
 
 
 def keys_and_values(layer: int) -> int:
-    """The number under which the keys and values that a layer makes of its rows are wanted, side by side.
+    """Return the number that requests a layer's keys and values of the rows, side by side.
 
-    Only the forward of transformers' own code hands them out.
+    Only the forward of transformers' own code provides them.
     """
     return -2 - layer
 
 
 class LayerStates:
-    """Names layers to a forward, which gives it their states of all rows.
+    """Requests the states of layers from a forward, and receives them for all rows.
 
     Args:
-        layers: numbers of layers passed: 0 is the input vector, k the residual stream behind k layers; or `LAST`, or
-            what `keys_and_values` says.
+        layers: numbers of layers passed: 0 is the input vector, k the residual stream after k layers; or `LAST`, or a
+            number from `keys_and_values`.
 
     Attributes:
         found: by these numbers, once the forward has run; those of padding have no meaning # [batch, rows, hidden]
@@ -42,7 +42,7 @@ class LayerStates:
         self.found: dict[int, Tensor] = {}
 
     def of(self, sequence: int, rows: slice, layers: Sequence[int]) -> Tensor:
-        """The states of some rows of a sequence, those of the layers side by side # [rows, layers * hidden]."""
+        """Return the states of some rows of a sequence, layers side by side # [rows, layers * hidden]."""
         return torch.cat([self.found[layer][sequence, rows] for layer in layers], -1)
 
 
@@ -50,9 +50,9 @@ class LayerStates:
 class Rows:
     """The input of one forward: a row for each token, with its position and the slot for its keys and values.
 
-    Rows that follow each other are written to the slots of their positions. The nodes of a draft tree are written to
-    consecutive slots behind the committed tokens, whatever their positions, until the accepted path is moved to the
-    slots of its positions.
+    Consecutive rows are written to the slots of their positions. The nodes of a draft tree are written to consecutive
+    slots after the committed tokens, whatever their positions, until the accepted path is moved to the slots of its
+    positions.
 
     Attributes:
         tokens: token ids # [batch, rows]
@@ -63,14 +63,15 @@ class Rows:
         sees: the number of slots that each row sees, if these are not just those up to its own; not for a tree. Rows of
             a block that see each other are in any order # [batch, rows]
         blank: which rows have no token, if any: they have a negative one, which a `RowAdapter` reads # [batch, rows]
-        real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
-            as one axis; a forward may leave the others out # [real]
+        real: if sequences have different numbers of rows, those that are not padding, as indices into batch and rows as
+            one axis; a forward may leave the others out # [real]
         segments: rows that share a call of attention, so that few slots are masked; each real row is in one of them.
-        wanted: of how many of its last rows each sequence wants logits, where not of all that are kept; a forward may
+        wanted: how many of its last rows each sequence wants logits for, if not for all that are kept; a forward may
             leave the others out.
-        lengths: tokens of each prompt that these rows are a part of; ``None`` for a step, and where no model asks.
-        states: takes in the hidden states of layers that it names; ``None`` where nobody wants any.
-        adapters: names of the adapters beside the weights that the sequences have; ``None`` where none has one.
+        lengths: tokens of each prompt that these rows are part of; ``None`` for a step, and if the model does not need
+            them.
+        states: receives the hidden states of the layers that it requests; ``None`` if none are wanted.
+        adapters: names of the sequences' unmerged adapters; ``None`` if none has one.
     """
 
     tokens: Tensor
@@ -89,12 +90,12 @@ class Rows:
 
     @classmethod
     def following(cls, tokens: Sequence[int], start: int, device: torch.device) -> Rows:
-        """Rows of one sequence that follow each other, the first of them at position ``start``."""
+        """Create consecutive rows of one sequence, the first of them at position ``start``."""
         stop = start + len(tokens)
         return cls(torch.tensor([[*tokens]], device=device), torch.arange(start, stop, device=device)[None], stop)
 
     def of(self, sequence: int) -> tuple[Rows, Tensor]:
-        """Take the rows of one sequence, without its padding.
+        """Return the rows of one sequence, without its padding.
 
         Returns:
             the rows, and which of the sequence's rows they are # [own]
@@ -121,11 +122,11 @@ class Rows:
         return own, chosen
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
-        """Make the mask that is added to the attention scores: 0 for what a row sees, else minus infinity.
+        """Create the mask that is added to the attention scores: 0 for what a row sees, else minus infinity.
 
-        A slot holds the token of the same position, so a row sees the slots up to its own position, or as many as
-        ``sees`` says; with a sliding ``window``, none that lie ``window`` or more before it. A node of a tree sees the
-        committed tokens and its ancestors (Miao et al., arXiv:2305.09781). The mask holds floats, because eager
+        A slot contains the token of the same position, so a row sees the slots up to its own position, or the number of
+        slots in ``sees``; with a sliding ``window``, none that lie ``window`` or more before it. A node of a tree sees
+        the committed tokens and its ancestors (Miao et al., arXiv:2305.09781). The mask contains floats, because eager
         attention in transformers silently misreads a boolean mask.
 
         Returns:
@@ -143,7 +144,7 @@ class Rows:
     def _tree_mask(self, dtype: torch.dtype, window: int | None, own: Tensor, ancestry: Tensor) -> Tensor:
         (batch, rows), device = own.shape, own.device
         slots = torch.arange(self.kv_len, device=device)
-        hidden = (slots >= own[:, :1]).view(batch, 1, 1, -1)  # the slots of the tree, and those behind it
+        hidden = (slots >= own[:, :1]).view(batch, 1, 1, -1)  # the slots of the tree, and those after it
         unrelated = ~ancestry
         if window is not None:
             hidden = hidden | (slots <= self.positions[:, None, :, None] - window)

@@ -1,6 +1,6 @@
-"""Runs transformers' own modelling code, with our cache inside; on a GPU with our attention (``gpu_attention.py``).
+"""Runs transformers' own modelling code with our cache, and on a GPU with our attention (``gpu_attention.py``).
 
-Importing transformers' modelling code takes longer than importing torch, so this module is imported where it is needed.
+Importing transformers' modelling code takes longer than importing torch, so this module is imported only where needed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _CHUNKED = "chunked_attention"
 class TransformersForward:
     """Any decoder-only model of transformers, with our cache inside.
 
-    Most models take a four-dimensional mask, so this class makes one for each kind of layer; batches and draft trees
+    Most models take a four-dimensional mask, so this class creates one for each kind of layer; batches and draft trees
     are expressed by the mask. A model that adds something else to the attention scores (a bias by position, a window
-    fixed when the model was built) is right only with the mask it makes itself, which is for one sequence whose rows
-    follow each other. That is what ``alone`` is for.
+    fixed when the model was built) is right only with the mask it creates itself, which is for one sequence with
+    consecutive rows. That is what ``alone`` is for.
 
     Raises `ValueError` for models whose layers keep a state other than keys and values.
 
@@ -72,7 +72,7 @@ class TransformersForward:
         self._takes = frozenset(takes)
 
     def attach_lora(self, name: str, changes: Mapping[str, UnmergedLora]) -> None:
-        """Keep an adapter beside the weights, by the names of the modules that it changes. From any thread."""
+        """Attach an unmerged adapter, by the names of the modules that it changes. Thread-safe."""
         with self._keeping:
             for module in changes:
                 listen(self.model.get_submodule(module), module)
@@ -124,7 +124,7 @@ class TransformersForward:
         return logits if logits.shape[1] == len(keep) else logits[:, keep]
 
     def _inputs(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> dict[str, Any]:
-        """The arguments of the model beside the tokens."""
+        """Return the arguments of the model other than the tokens."""
         options: dict[str, Any] = {"position_ids": rows.positions, "logits_to_keep": keep}
         if not self.alone:
             options["attention_mask"] = self._mask(rows)
@@ -142,7 +142,7 @@ class TransformersForward:
 
 
 def _collect(rows: Rows, own: Rows, sequence: int, chosen: Tensor) -> None:
-    """Put the hidden states of one sequence, which ran alone, into those of all."""
+    """Copy the hidden states of one sequence, which ran alone, to those of all."""
     if rows.states is None or own.states is None:
         return
     for layer, states in own.states.found.items():
@@ -152,7 +152,7 @@ def _collect(rows: Rows, own: Rows, sequence: int, chosen: Tensor) -> None:
 
 
 class CacheAdapter(Cache):
-    """Our cache behind the interface of transformers' caches."""
+    """Our cache with the interface of transformers' caches."""
 
     def __init__(self, cache: KeyValueCache, rows: Rows) -> None:
         super().__init__(layers=[])
@@ -162,19 +162,19 @@ class CacheAdapter(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write to the slots of the current rows; the keys and values of all slots in use."""
+        """Write to the slots of the current rows; return the keys and values of all slots in use."""
         if self._states is not None and (wanted := keys_and_values(layer_idx)) in self._states.layers:
             both = (each.transpose(1, 2).flatten(2) for each in (key_states, value_states))
             self._states.found[wanted] = torch.cat([*both], -1)
         keys, values = self._cache.write(layer_idx, key_states.transpose(1, 2), value_states.transpose(1, 2))
         return keys.transpose(1, 2), values.transpose(1, 2)  # [batch, num_kv_heads, kv_len, head_dim]
 
-    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers hold the same tokens
-        """Tokens before the current rows."""
+    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers contain the same tokens
+        """Return the number of tokens before the current rows."""
         return self._before
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:  # noqa: ARG002 - as above
-        """Slots that the current rows see, and the first of them."""
+        """Return the number of slots that the current rows see, and the first of them."""
         return self._before + query_length, 0
 
 
@@ -183,7 +183,7 @@ _here = threading.local()
 
 @contextmanager
 def changing(changes: Mapping[str, UnmergedLora]) -> Iterator[None]:
-    """Let the linear layers with these names be changed in this thread."""
+    """Apply changes to the linear layers with these names, in this thread."""
     _here.changes = changes
     try:
         yield
@@ -192,7 +192,7 @@ def changing(changes: Mapping[str, UnmergedLora]) -> Iterator[None]:
 
 
 def listen(module: Any, name: str) -> None:
-    """Let a linear layer look for its change, once however many adapters there are."""
+    """Make a linear layer look up its change; registers one hook, however many adapters there are."""
     if getattr(module, "stretto_listens", False):
         return
     module.stretto_listens = True
@@ -213,7 +213,7 @@ _NAME = "stretto_sdpa"
 
 
 def _attend_in(model: Any) -> None:
-    """Let a model of transformers use our `attend`, where it uses torch's attention in half precision on a GPU.
+    """Make a transformers model use our `attend`, if it uses torch's attention in half precision on a GPU.
 
     Older modelling code, which does not look up the implementation by name, is left alone.
     """
@@ -226,7 +226,7 @@ def _attend_in(model: Any) -> None:
 
 
 class _Redirecting(TorchFunctionMode):
-    """Replaces torch's attention by ours, in this thread only."""
+    """Replaces torch's attention with ours, in this thread only."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -241,7 +241,7 @@ def _redirected(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tuple[Ten
     return found
 
 
-def _attend(  # noqa: PLR0917 - as torch has it
+def _attend(  # noqa: PLR0917 - the signature of torch's
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -249,9 +249,9 @@ def _attend(  # noqa: PLR0917 - as torch has it
     dropout_p: float = 0.0,  # noqa: ARG001 - nothing is trained here
     is_causal: bool = False,
     scale: float | None = None,
-    enable_gqa: bool = False,  # noqa: ARG001 - heads say it themselves
+    enable_gqa: bool = False,  # noqa: ARG001 - the shapes show it
 ) -> Tensor:
-    """The arguments of torch's `scaled_dot_product_attention`."""
+    """Attend with the arguments of torch's `scaled_dot_product_attention`."""
     if key.shape[1] != query.shape[1]:
         group = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
