@@ -98,7 +98,7 @@ class LocalBackend:
         draft_corpus: files and folders of text or code that ``suffix`` and ``auto`` also draft from. They are read
             while the model is loaded: at most 16 MiB, and 24 bytes are kept for each token.
         long_context: how a prompt longer than the window is answered: ``focus``, with an adapter next to the weights;
-            ``auto``, the default, with focus where there is an adapter; ``refuse`` or ``None`` not at all.
+            ``auto``, the default, like ``focus`` if there is an adapter; ``refuse`` or ``None`` not at all.
             `FocusOptions` also set how documents are cut. The question must come at the end of the prompt. One such
             prompt is read at a time, token by token.
         adapter: folder of a LoRA or DoRA adapter saved by peft, to merge into the weights.
@@ -106,7 +106,7 @@ class LocalBackend:
             each is read at the first such request.
         special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
             they are text, so that no message can end its turn and begin another.
-        progress: write a line to a terminal if loading takes more than two seconds.
+        progress: write a line to a terminal if loading takes more than a few seconds.
 
     Attributes:
         places: files and folders that its model is loaded from.

@@ -29,8 +29,8 @@ __all__ = ["capabilities_of", "compiled_by_default", "of_blocks"]
 
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are aliases
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
-VARIABLE = "STRETTO_COMPILED"  # as in the kernels' `jit`, which loads numpy
-_POCKET_PASSAGE = 256  # tokens of the passages in its lessons
+VARIABLE = "STRETTO_COMPILED"  # same as in the kernels' `jit`, which imports numpy
+_POCKET_PASSAGE = 256  # tokens of the passages that it was trained on
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _GRAMMARS = find_spec("llguidance") is not None
 

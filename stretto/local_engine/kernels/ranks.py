@@ -1,4 +1,4 @@
-"""The most probable tokens of rows."""
+"""Finds the most probable tokens of rows."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _SMALL, _LARGE = 28, 31  # log2(work): from 2**28 on, sizes share one statistic;
 
 
 class Sharing:
-    """Chooses between one thread and multiple, for work of each size.
+    """Chooses between one and multiple threads, for work of each size.
 
     The threads of a forward wait for each other dozens of times. If other programs also use the processor, or its time
     is limited as in a container, one of them waits milliseconds for its turn, and all others wait for it. So both ways

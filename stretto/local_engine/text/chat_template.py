@@ -44,7 +44,7 @@ class ChatTemplate:
 
     Args:
         name: of the model.
-        tokenizer: transformers' tokenizer; without a chat template, messages follow each other as they are.
+        tokenizer: transformers' tokenizer; without a chat template, messages are concatenated.
     """
 
     def __init__(self, name: str, tokenizer: Any) -> None:

@@ -53,7 +53,7 @@ _NUMBERED = re.compile(r"blk\.(\d+)\.(.+)")
 
 
 class Plain(NamedTuple):
-    """A model, and what reads its blocks."""
+    """A model, and the reader of its blocks."""
 
     model: PlainModel
     stored: StoredBlocks[TensorEntry]

@@ -176,8 +176,7 @@ class LlamaWeights:
         return [weight for weight in every if isinstance(weight, Tensor)]
 
     def _fill_panels(self, weights: Sequence[Tensor]) -> bool:
-        """Return whether compiled code can run the whole forward: no output of a layer needs padding to whole panels.
-        """
+        """Return whether compiled code can run the whole forward: no layer output needs padding to whole panels."""
         return self._width % PANEL == 0 and not any(weight.shape[0] % PANEL for weight in weights)
 
     def _better_in_panels(self, weights: Sequence[Tensor]) -> bool:

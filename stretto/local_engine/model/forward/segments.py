@@ -8,7 +8,7 @@ from typing import NamedTuple
 __all__ = ["Segment", "parts", "segments"]
 
 _CALL = 256  # masked keys that cost about as much as another call of attention, on a CPU
-_ROWS = 128  # of a prompt in one call
+_ROWS = 128  # rows of a prompt in one call
 
 
 class Segment(NamedTuple):

@@ -76,7 +76,7 @@ class _Storage:
 
     cache: KeyValueCache  # writes to this storage only
     owner: weakref.ref[KeyValueCache] | None = None
-    steps: dict[tuple[int, frozenset[int]], _Step] = field(default_factory=dict)  # by rows, and layers with wanted states
+    steps: dict[tuple[int, frozenset[int]], _Step] = field(default_factory=dict)  # by rows, and layers with states
 
     @property
     def occupied(self) -> bool:

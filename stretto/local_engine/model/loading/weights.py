@@ -109,7 +109,7 @@ def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: 
                 dtype=dtype,
                 use_safetensors=True,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # `_misfit` names them
+                ignore_mismatched_sizes=True,  # `misfit` names them
                 key_mapping=None if written is None else dict(written.names),
                 **options,
             )

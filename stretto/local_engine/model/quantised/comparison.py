@@ -110,7 +110,7 @@ class Comparison:
         return changed
 
     def _is_known(self) -> bool:
-        """Whether there is nothing left to compare, or it is under way; the first call decides."""
+        """Return whether nothing is left to compare, or it is under way; the first call decides."""
         if self._done:
             return True
         self._done = True

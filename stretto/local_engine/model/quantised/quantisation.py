@@ -164,7 +164,7 @@ class Room:
         return Blocks.read([quantisation.reading(each, vectors=vectors) for each in modules], places)
 
     def blocks_of_layer(self, layer: Any) -> Mapping[str, Blocks]:
-        """The products of a transformers layer; see `stretto.local_engine.model.forward.llama_layer.Layer.products`."""
+        """Return a layer's products; see `stretto.local_engine.model.forward.llama_layer.Layer.products`."""
         return {name: self.blocks_of(modules) for name, modules in multiplied(layer).items()}
 
     def keep(self) -> None:
