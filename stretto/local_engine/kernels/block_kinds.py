@@ -1,8 +1,8 @@
 """Kinds of blocks: how compiled code reads weights of 4 to 8 bits. Imports neither numba nor torch.
 
 A block contains one group of inputs for the outputs of one panel: codes, then the scales of the outputs in float16,
-then their minima in float16 if the kind has them. A number is ``(code - offset) * scale``, or ``code * scale +
-minimum``.
+then their minima in float16 if the kind has them. A number is ``(code - offset) * scale``, or
+``code * scale + minimum``.
 
 Codes are stored in quads: four adjacent inputs of an output, because processors multiply and sum these at once. A quad
 of 8-bit codes is 64 bytes, output by output. For narrower codes, the low four bits of a quad are 32 bytes: those of

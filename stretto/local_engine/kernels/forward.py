@@ -44,8 +44,8 @@ class Weights(NamedTuple):
         gates_by_gelu: whether the feed-forward uses GELU instead of SiLU.
         windows: # [layers]
         num_kv_heads: key-value heads.
-        products: addresses of the weights of queries, keys and values; attention output; gate and up; down # [layers,
-            4]
+        products: addresses of the weights of queries, keys and values; attention output; gate and up; down
+            # [layers, 4]
         vocabulary: address of the last product's weight.
     """
 

@@ -27,8 +27,8 @@ class Plan:
     Attributes:
         rows: of the forward.
         dtype: in which attention is computed.
-        masks: by sliding window, for each segment, or for all rows together; ``None`` if nothing is masked #
-            [segments][sequences, 1, num_kv_groups * rows, kv_len]
+        masks: by sliding window, for each segment, or for all rows together; ``None`` if nothing is masked
+            # [segments][sequences, 1, num_kv_groups * rows, kv_len]
     """
 
     rows: Rows
