@@ -1,8 +1,8 @@
-"""``consensus``: several samples of one answer at once, and the one on which most agree.
+"""``consensus``: sample multiple answers at once, and show the one on which most agree.
 
 Self-consistency (Wang et al., arXiv 2203.11171) with two ways to spend less: `stopping` cancels the remaining calls
-once the outcome is certain, and `samples` ends those in mid-stream of which the model is not sure. `ballots` reads
-what an answer votes for. Texts that are too long to be voted on are compared by `medoid`, or by a judge.
+once the outcome is certain, and `samples` ends those in which the model has little confidence. `ballots` reads the vote
+of an answer. Texts that are too long to vote on are compared by `medoid`, or by a judge.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -22,20 +22,20 @@ from stretto.values.route import Forecast, Route
 
 
 class Consensus:
-    """Writes several answers and shows the one on which most agree. Used by name only: each sample has its price."""
+    """Writes multiple answers and shows the one on which most agree. Used by name only: every sample costs."""
 
     name = "consensus"
     options = ConsensusOptions
 
     def offer(self, case: Case) -> Offer | None:
-        """Tell what all samples cost, where it was asked for by name; early ends make it less."""
+        """Return the cost of all samples if it was asked for by name; samples that end early make it less."""
         if case.request.strategy != self.name:
             return None
         options = options_of(case.request, ConsensusOptions)
         samples, total_s = options.samples, all_s(case.speed, case.answer_tokens, options.samples)
         written, read = samples * case.answer_tokens, samples * case.prompt_tokens
         forecast = Forecast(seconds=round(total_s, 2), tokens=read + written, calls=samples, written=written)
-        if options.judge is not None:  # it reads all samples, where they are too long to be voted on
+        if options.judge is not None:  # it reads all samples if they are too long to vote on
             judge, judged = case.backends.get(options.judge, case.backend), case.prompt_tokens + written
             costs = [
                 cost_of(case, case.backend, read=read, written=written, calls=samples),

@@ -1,8 +1,8 @@
-"""What an answer votes for: a number, a choice, JSON or a short phrase, each written in one way.
+"""What an answer votes for: a number, a choice, JSON or a short phrase, in normal form.
 
-Two answers vote for the same if they say the same in other words ("There are 24 legs." and "24"), however they write
-numbers (1,000 and 1000, 1/2 and 0.5). An answer that is too long to be compared counts by itself, so that no two of
-them agree by accident. Units are not compared.
+Answers that say the same in other words ("There are 24 legs." and "24") have the same vote, however they write
+numbers (1,000 and 1000, 1/2 and 0.5). An answer that is too long to compare counts by itself, so no two of them agree
+by accident. Units are not compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stretto.language.telling import languages
 from stretto.strategies.consensus.consensus_options import Compare
 from stretto.strategies.quality.words import words_of
 
-PHRASE_WORDS = 12  # a longer text is no phrase
+PHRASE_WORDS = 12  # a longer text is not a phrase
 LONGEST = 80  # characters of a vote, as it is shown
 _OPTION = re.compile(r"(?:^|[\s(])\(?([A-Ha-h])[).:]\s+(?=\S)", re.MULTILINE)
 _LETTER = re.compile(r"(?:^|(?<=[\s(*]))\(?([A-H])(?=[).:,*]|\s*$)")
@@ -39,7 +39,7 @@ class Ballot:
 
     Attributes:
         key: the same for answers that say the same.
-        comparable: other answers can say the same; a longer text is only like itself.
+        comparable: other answers can say the same; a longer text equals only itself.
     """
 
     key: str
@@ -53,7 +53,7 @@ class Ballot:
 
 
 def of_value(value: Any) -> Ballot:
-    """The vote of an answer that is JSON: order and blanks do not count, nor do case and ``1`` or ``1.0``."""
+    """Return the vote of a JSON answer; order, white space, case, and ``1`` or ``1.0`` make no difference."""
     return Ballot(json.dumps(_alike(value), ensure_ascii=False, sort_keys=True, default=str))
 
 
@@ -62,10 +62,10 @@ class VoteReader:
     """Reads votes from the answers to one question.
 
     Attributes:
-        question: that was asked.
+        question: the question that was asked.
         language: of the question.
         compare: what is compared; "auto" finds out.
-        choices: the answers that are possible, if the caller says so.
+        choices: the possible answers, if the caller gives them.
     """
 
     question: str
@@ -74,7 +74,7 @@ class VoteReader:
     choices: Sequence[str] = ()
 
     def ballot(self, text: str) -> Ballot | None:
-        """The vote of an answer; ``None``: it votes for nothing that was asked for."""
+        """Return the vote of an answer; ``None`` if it contains nothing that was asked for."""
         if self.choices:
             return self._choice(text)
         if self.compare == "text":
@@ -100,7 +100,7 @@ class VoteReader:
         return _whole(text)
 
     def _number(self, text: str) -> Ballot | None:
-        """The number that a text ends with in so many words; else the last one of its last sentence that has one."""
+        """Return the number that a text states as its answer, or else the last number of its last sentence with one."""
         if (said := _conclusion(text)) and (found := numbers_in(said.rpartition("=")[2], self.language)):
             return Ballot(decimal_of(found[0]))
         for sentence in reversed(self._sentences(text)):
@@ -118,12 +118,12 @@ class VoteReader:
         asked = set(words_of(self.question))
         small = languages().small.get(self.language, frozenset())
         own = [word for word in words if word in wording().negations or (word not in asked and word not in small)]
-        # "The capital of France is Paris" says no more than "Paris". Where all words are the question's, they count.
+        # "The capital of France is Paris" says no more than "Paris". If all words are the question's, they count.
         telling = [word for word in own if word not in wording().negations]
         return Ballot(" ".join(own if telling else words))
 
     def _choice(self, text: str) -> Ballot | None:
-        """The choice that the answer begins with, ends with, or names as the only one."""
+        """Return the choice that the answer begins with, ends with, or names as the only one."""
         for part in (_conclusion(text), text):
             named = self._named(part)
             if len({choice for _, choice in named}) == 1 or (named and named[0][0] == 0):
@@ -132,11 +132,11 @@ class VoteReader:
         return Ballot(last[0][1]) if len({choice for _, choice in last}) == 1 else None
 
     def _sentences(self, text: str) -> list[str]:
-        """The sentences of an answer; a vote often has a line to itself."""
+        """Return the sentences of an answer; a vote is often on a separate line."""
         return [each for line in _plain(text).splitlines() for each in sentences(line, self.language)]
 
     def _named(self, text: str) -> list[tuple[int, str]]:
-        """The choices that a text names, with the number of words before each; of "red" and "dark red" the longer."""
+        """Return the choices in a text, with the number of words before each; "dark red" wins over "red"."""
         words, found, taken = words_of(text), list[tuple[int, str]](), set[int]()
         for choice in sorted(self.choices, key=len, reverse=True):
             wanted = words_of(choice)
@@ -148,7 +148,7 @@ class VoteReader:
 
     @cached_property
     def _letters(self) -> dict[str, str]:
-        """The options that the question lists by letters, from A on, with the text of each; empty without a list."""
+        """The options that the question lists by letter, from A on, with the text of each; empty without a list."""
         marks = list(_OPTION.finditer(self.question))
         if [mark[1].upper() for mark in marks] != [chr(ord("A") + place) for place in range(len(marks))]:
             return {}
@@ -173,7 +173,7 @@ def _plain(text: str) -> str:
 
 
 def _conclusion(text: str) -> str:
-    """What stands in a box, or to the end behind a last "the answer is"; empty where nothing does."""
+    """Return the content of a box, or what follows the last "the answer is"; empty if there is neither."""
     if boxed := _BOXED.findall(text):
         return str(boxed[-1]).strip()
     plain = _plain(text)
@@ -201,7 +201,7 @@ def _alike(value: Any) -> Any:
     return _alike(value.model_dump(mode="json")) if hasattr(value, "model_dump") else value
 
 
-_ENDS = r"(?=\s*(?:[,.;:!–—\n-]|$))"  # "no" in "no one knows" is no answer
+_ENDS = r"(?=\s*(?:[,.;:!–—\n-]|$))"  # "no" in "no one knows" is not an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +209,8 @@ class _Wording:
     """The patterns of all languages together, for text in lower case.
 
     Attributes:
-        asks_number: to be searched for in a question.
-        answer: leads to the answer at the end of a text.
+        asks_number: searched for in a question.
+        answer: introduces the answer at the end of a text.
         yes: begins an answer to a yes-or-no question.
         no: likewise.
         article: at the beginning of a phrase.
@@ -227,7 +227,7 @@ class _Wording:
 
 @cache
 def wording() -> _Wording:
-    """The patterns, read and compiled once."""
+    """Return the patterns, read and compiled once."""
     tables = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8")).values()
 
     def either(name: str) -> str:
@@ -246,8 +246,8 @@ def wording() -> _Wording:
 
 
 _COMMA_BEFORE_DECIMALS = frozenset({"de", "es", "fr", "id", "it", "nl", "pl", "pt", "ru", "tr", "uk", "vi"})
-_MOST_NUMBERS = 200  # numbers of a text that are read; the last ones count
-_LONGEST_NUMBER = 60  # characters of a number; a longer one is read to there
+_MOST_NUMBERS = 200  # numbers of a text that are read, from its end
+_LONGEST_NUMBER = 60  # characters of a number; the rest of a longer one is ignored
 _GROUP = "[ ,.'’\u00a0\u202f]"
 _GROUPING = re.compile(_GROUP)
 _NUMBER = re.compile(
@@ -257,13 +257,13 @@ _NUMBER = re.compile(
 
 
 def numbers_in(text: str, language: str = "en") -> list[Fraction]:
-    """The numbers of a text, in its order; ``language`` says whether ``1.500`` is fifteen hundred."""
+    """Return the numbers of a text in order; ``language`` decides whether ``1.500`` is fifteen hundred."""
     comma = language in _COMMA_BEFORE_DECIMALS
     return [_number_of(found, comma=comma) for found in list(_NUMBER.finditer(text.lower()))[-_MOST_NUMBERS:]]
 
 
 def decimal_of(number: Fraction) -> str:
-    """A number as decimal digits where they end, else as a fraction."""
+    """Format a number as a decimal if it is finite, or else as a fraction."""
     if number.denominator == 1:
         return str(number.numerator)
     rest, digits = number.denominator, 0

@@ -1,4 +1,4 @@
-"""One run of ``consensus``: counts the votes as samples end, cancels the rest, and shows the winner."""
+"""One run of ``consensus``: count the votes as samples end, cancel the rest, and show the winner."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEEDLESS = "it was not needed any more: the vote was decided without it"
 
 
 async def write_consensus(request: Request, runner: Runner) -> StrategyResult:
-    """Write samples until their vote is decided, and show the winner. Raises `StrettoError` where all fail."""
+    """Write samples until the vote is decided, and show the winner. Raises `StrettoError` if all fail."""
     options = options_of(request, ConsensusOptions)
     if options.rule == "confidence" and not runner.capabilities.logprobs:
         raise InvalidRequestError(
@@ -62,7 +62,7 @@ class _Vote:
         self._reading = VoteReader(request.question, runner.language, options.compare, options.choices)
         self.voters: list[Sample] = []
         self._tally = Tally(number, self._decided, self._cancel)
-        self._ended: list[Sample] = []  # by chance, where they are counted in another order
+        self._ended: list[Sample] = []  # in the order of their ends, which can differ from that of counting
         self._counted = 0
         self.samples = start_samples(request, runner, options, number, self._take)
 
@@ -97,10 +97,10 @@ class _Vote:
             extra=winner.running.heard.extra,
         )
 
-    # --- counting: called at the end of each sample, before any other call can begin
+    # --- counting: runs at the end of each sample, before any other call can begin
 
     def _take(self, sample: Sample) -> None:
-        """Count a sample that has ended; in the order of the samples, where the same request gives the same text."""
+        """Count a sample that has ended; in sample order if the request is to be reproducible."""
         if not self.request.reproducible:
             self._count(sample)
             return
@@ -124,13 +124,13 @@ class _Vote:
             sample.running.cancel(NEEDLESS)
 
     def _decided(self) -> Decided | None:
-        """By which rule the vote is decided now."""
+        """Return the rule by which the vote is decided now."""
         if (votes := self._confidences()) is None:
             return decided(self._tally.votes, self._tally.left, self.options.certainty)
         return "certain" if confident(votes, self.options.certainty) else None
 
     def _confidences(self) -> list[tuple[str, float]] | None:
-        """What was voted for, and how sure the model was of it; ``None`` where that does not count, or is unknown."""
+        """Return the votes with the model's confidence in each; ``None`` if that does not count or is unknown."""
         if self.options.rule == "votes":
             return None
         sure = [
@@ -153,7 +153,7 @@ class _Vote:
     # --- choosing
 
     async def _winner(self) -> tuple[Sample, Decided, float]:
-        """The sample that is the answer, by what it was chosen, and its share of the votes."""
+        """Return the winning sample, the rule that chose it, and its share of the votes."""
         if not self.voters:
             return self._without_votes(), "only_one", 0.0
         if len(self.voters) == 1:
@@ -175,12 +175,12 @@ class _Vote:
                 f"The samples do not agree: {len(groups)} answers have {most} of {len(self.voters)} votes each.",
                 "votes",
             )
-        # Of equal ones, that of which the model is surest; where nobody tells, the one that was counted first.
+        # Ties go to the most confident sample, or to the first one counted if no confidence is reported.
         group = max(groups, key=lambda samples: mean_of(samples) or 0.0)
         return _spokesman(group), rule or "all_votes", len(group) / len(self.voters)
 
     async def _of_texts(self, samples: Sequence[Sample]) -> tuple[Sample, Decided, float]:
-        """Of longer texts, the one that the judge prefers, else the one that is most like the others."""
+        """Choose among longer texts: the one the judge prefers, or else the one most similar to the others."""
         texts = [sample.text for sample in samples]
         if self._judge is not None:
             chosen = await _judged(self.request, self.runner, self._judge, texts)
@@ -189,7 +189,7 @@ class _Vote:
         return samples[medoid(texts)], "similarity", 0.0
 
     def _without_votes(self) -> Sample:
-        """What is shown where no sample has a vote: one without what was asked for, a part of one, or how one ended."""
+        """Choose what to show if no sample has a vote: a whole one, else a partial one, else a refused or cut one."""
         whole = [sample for sample in self.samples if sample.is_whole]
         if whole:
             if self.request.options.response_format is None:
@@ -208,7 +208,7 @@ class _Vote:
         raise self._failure()
 
     def _failure(self) -> StrettoError:
-        """One error for all: the samples' own where they agree, else one that counts their causes."""
+        """Return one error for all samples: their own if they agree, or else one that counts the causes."""
         failed = [sample.running.exception for sample in self.samples if sample.running.exception is not None]
         causes = Counter(map(str, failed))
         if len(causes) == 1:
@@ -219,7 +219,7 @@ class _Vote:
     # --- showing
 
     def _tell_failures(self, winner: Sample) -> None:
-        """Warn of samples that have no vote because they failed, with the cause of the first one."""
+        """Warn about samples that failed and so have no vote, with the cause of the first."""
         failed = [sample for sample in self.samples if sample.has_failed and sample is not winner]
         if failed:
             first = failed[0].running
@@ -256,7 +256,7 @@ _WHY: dict[Decided, str] = {
 
 
 def _decided(agreement: Agreement) -> str:
-    """What decided, as a sentence."""
+    """Return the deciding rule as a sentence."""
     why = _WHY.get(agreement.decided_by, "")
     if agreement.decided_by in ("similarity", "judge", "only_one"):
         return f"{why.format(agreement.finished)}."
@@ -264,7 +264,7 @@ def _decided(agreement: Agreement) -> str:
 
 
 def _spokesman(group: Sequence[Sample]) -> Sample:
-    """Of samples that say the same, the one of which the model is surest, else the one that is most like the others."""
+    """Choose among samples that say the same: the most confident, or else the one most similar to the others."""
     measured = [sample for sample in group if sample.trace.mean is not None]
     if measured:
         return max(measured, key=lambda sample: sample.trace.mean or 0.0)
@@ -277,9 +277,9 @@ _NAMED = re.compile(r"(?<!\d)(?<!\d[.,])\d{1,3}(?!\d|[.,]\d)")
 
 
 async def _judged(request: Request, runner: Runner, judge: Backend, texts: Sequence[str]) -> int | None:
-    """The index of the text that the judge prefers; ``None``, with a warning, where it names none.
+    """Return the index of the text that the judge prefers; ``None``, with a warning, if it names none.
 
-    Where it names none, whatever the cause, a refusal too, each fallback of the client is asked in turn.
+    If it names none for whatever cause, including a refusal, each fallback of the client is asked in turn.
     """
     fence, answers = numbered(texts, "answer")
     messages = runner.target.template("consensus_judge").messages(
@@ -317,7 +317,7 @@ async def _judged(request: Request, runner: Runner, judge: Backend, texts: Seque
 
 
 def chosen_by(text: str) -> int | None:
-    """The number that a judge begins with, or the only one that it names; ``None``: it names none, or several."""
+    """Return the number that a judge begins with, or the only one it names; ``None``: it names none or several."""
     if refuses(text):
         return None
     if first := _FIRST.match(text):

@@ -9,28 +9,28 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 Compare = Literal["auto", "number", "phrase", "text"]
 Rule = Literal["votes", "confidence"]
 
-JUDGE_TOKENS = 64  # a choice is one word; one that goes on and on is paid for
+JUDGE_TOKENS = 64  # a choice is one word; a judge that rambles costs money
 
 
 class ConsensusOptions(BaseModel):
     """Options of ``consensus``.
 
     Attributes:
-        samples: how many answers are written at most.
-        certainty: probability that the leading answer stays in front from which the rest is cancelled; 1: only once no
-            vote can change the outcome.
-        rule: what counts: the number of "votes", or also how sure the model was of each by its log-probabilities
-            ("confidence"). Then two sure samples that agree can end the vote, and the surest answer wins.
+        samples: the most answers that are written.
+        certainty: the probability that the leading answer stays in front at which the rest is cancelled; 1: only once
+            no vote can change the outcome.
+        rule: what counts: the number of "votes", or also the model's "confidence" in each by its log-probabilities.
+            Then two confident samples that agree can end the vote, and the most confident answer wins.
         compare: what is compared: a "number", a short "phrase", or the whole "text". "auto" finds out from the question
-            and from what is answered. Answers with a ``response_format`` are compared as JSON.
-        choices: the answers that are possible, such as ("yes", "no"); then only these are compared.
+            and the answers. Answers with a ``response_format`` are compared as JSON.
+        choices: the possible answers, such as ("yes", "no"); then only these are compared.
         judge: the role of the model that chooses among longer texts, "main" for instance; without one, the text that
-            is most like the others is taken.
-        end_weak: end samples in mid-stream of which the model is less sure than of the finished ones, where the backend
-            reports log-probabilities. By default, where there are more than ``warm_up`` samples; with fewer, a vote has
-            ended before enough of them have told how sure is sure enough.
-        warm_up: finished samples before any other is ended for that.
-        window: the number of tokens whose mean log-probability says how sure it is.
+            is most similar to the others is chosen.
+        end_weak: end samples in mid-stream if the model is less confident in them than in the finished ones and the
+            backend reports log-probabilities. On by default with more than ``warm_up`` samples; with fewer, a vote ends
+            before enough of them have shown what confidence is normal.
+        warm_up: samples that must finish before any other is ended for that.
+        window: the number of tokens whose mean log-probability is the confidence.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,16 +56,16 @@ class ConsensusOptions(BaseModel):
 
     @property
     def ends_weak(self) -> bool:
-        """Whether weak samples are ended, where the backend tells."""
+        """Whether weak samples are ended, if the backend reports log-probabilities."""
         return self.samples > self.warm_up if self.end_weak is None else self.end_weak
 
     @property
     def needs_logprobs(self) -> bool:
-        """Whether they are asked for, where the backend reports them: of samples that agree, the surest is shown."""
+        """Whether to request log-probabilities if the backend reports them; they also pick which sample to show."""
         return self.end_weak is not False or self.rule == "confidence"
 
     @field_validator("choices", mode="before")
     @classmethod
     def _one_text(cls, value: object) -> object:
-        """``yes,no`` as on a command line."""
+        """Accept ``yes,no`` as on a command line."""
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -1,9 +1,9 @@
-"""The samples of one answer: how they are asked for, how sure the model is of each, and what became of it.
+"""The samples of one answer: how they are requested, the model's confidence in each, and their outcome.
 
-After DeepConf (Fu et al., arXiv 2508.15260), samples are ended of which the model is less sure than of the finished
-ones. How sure it is of one is told by its weakest window, the lowest mean log-probability of so many tokens in a row.
-The bar is the weakest finished sample, once enough have finished: of equally good samples, one in n + 1 falls below the
-weakest of n, and loses its vote for nothing.
+As in DeepConf (Fu et al., arXiv 2508.15260), samples are ended if the model is less confident in them than in the
+finished ones. The confidence in a sample is its weakest window: the lowest mean log-probability of ``window`` tokens in
+a row. The threshold is the weakest finished sample, once enough have finished: of equally good samples, one in n + 1
+falls below the weakest of n, and loses its vote for nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sample:
 
     Attributes:
         running: its branch.
-        trace: how sure the model is of it.
+        trace: the model's confidence in it.
         ballot: what it votes for; ``None`` before its end, and without a vote.
         text: what it would show as the answer.
         weak: it was ended in mid-stream because of its trace.
@@ -60,22 +60,22 @@ class Sample:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has no vote although it was wanted."""
+        """Whether it should have voted but could not."""
         return self.looping or not (self.is_whole or self.running.discarded)
 
     @property
     def refuses(self) -> bool:
-        """Whether the model, or the filter of its server, refused it."""
+        """Whether the model or the content filter of its server refused it."""
         ended = self.running.branch is not None and self.running.exception is None
         return ended and (self.running.heard.refused or self.running.finish_reason in REFUSALS)
 
     @property
     def is_cut(self) -> bool:
-        """Whether a limit of tokens ended it."""
+        """Whether a token limit ended it."""
         return self.running.exception is None and self.running.finish_reason in ("length", "budget")
 
     def hear(self, *, keep: bool) -> None:
-        """Take in the log-probabilities that came; those that nobody asked for are not kept for the answer."""
+        """Read the new log-probabilities; unless ``keep``, they are not kept for the answer."""
         logprobs = self.running.logprobs
         self.trace.hear(logprobs[self._heard :])
         if keep:
@@ -87,12 +87,12 @@ class Sample:
 def start_samples(
     request: Request, runner: Runner, options: ConsensusOptions, number: int, ended: Callable[[Sample], None]
 ) -> list[Sample]:
-    """Start so many samples at once; ``ended`` is called for each at its end, in the order of the ends."""
+    """Start ``number`` samples at once; ``ended`` is called for each as it ends."""
     samples: list[Sample] = []
     finished: list[Trace] = []
     changes = _changes(request, runner, options, number)
     keep = request.options.logprobs is not None
-    ends_weak = options.ends_weak and not request.reproducible  # the bar depends on which samples have ended
+    ends_weak = options.ends_weak and not request.reproducible  # the threshold depends on which samples have ended
 
     def start(place: int) -> None:
         def watch() -> _SampleWatch:
@@ -135,7 +135,7 @@ def start_samples(
 
 
 def _changes(request: Request, runner: Runner, options: ConsensusOptions, number: int) -> dict[str, object]:
-    """How a sample is asked for, beside what the request says."""
+    """Return the options of a sample that differ from the request's."""
     changes: dict[str, object] = {}
     own, total = request.options, request.budget.max_tokens_total
     if own.logprobs is None and runner.capabilities.logprobs and options.needs_logprobs:
@@ -147,7 +147,7 @@ def _changes(request: Request, runner: Runner, options: ConsensusOptions, number
 
 
 def most_samples(request: Request, wanted: int, beside: int) -> int:
-    """How many samples the budget allows, with ``beside`` other calls; at least one."""
+    """Return how many samples the budget allows next to ``beside`` other calls; at least one."""
     calls, total = request.budget.max_calls, request.budget.max_tokens_total
     most = wanted if calls is None else min(wanted, calls - beside)
     if total is not None:
@@ -156,13 +156,13 @@ def most_samples(request: Request, wanted: int, beside: int) -> int:
 
 
 def mean_of(samples: Sequence[Sample]) -> float | None:
-    """The mean log-probability of these samples' tokens; ``None`` where none was told."""
+    """Return the mean log-probability of these samples' tokens; ``None`` if none was reported."""
     means = [sample.trace.mean for sample in samples if sample.trace.mean is not None]
     return sum(means) / len(means) if means else None
 
 
 def _shared(spec: BranchSpec) -> BranchSpec:
-    """The same, its prompt marked as one that all samples have."""
+    """Return the spec with its prompt marked as shared by all samples."""
 
     def prompt(target: PromptTarget) -> ModelRequest:
         asked = spec.prompt(target)
@@ -172,10 +172,10 @@ def _shared(spec: BranchSpec) -> BranchSpec:
 
 
 class Trace:
-    """The log-probabilities of one sample, read as its text comes.
+    """The log-probabilities of one sample, read as its text streams.
 
     Args:
-        window: tokens whose mean tells how sure the model is.
+        window: tokens whose mean is the model's confidence.
     """
 
     def __init__(self, window: int) -> None:
@@ -186,12 +186,12 @@ class Trace:
 
     @property
     def mean(self) -> float | None:
-        """The mean log-probability of all tokens; ``None`` where none was told."""
+        """The mean log-probability of all tokens; ``None`` if none was reported."""
         return self._total / self.tokens if self.tokens else None
 
     @property
     def weakest(self) -> float | None:
-        """The lowest mean of a window so far; of a shorter text its mean, and ``None`` where none was told."""
+        """The lowest mean of a window so far, or the mean of a shorter text; ``None`` if none was reported."""
         return self._lowest if self._lowest < math.inf else self.mean
 
     def hear(self, logprobs: Sequence[TokenLogprob]) -> None:
@@ -206,21 +206,21 @@ class Trace:
                 self._lowest = min(self._lowest, self._sum / len(self._last))
 
     def is_below(self, bar: float | None) -> bool:
-        """Whether the last whole window is weaker than a bar."""
+        """Return whether the last whole window is below a threshold."""
         whole = len(self._last) == self._last.maxlen
         return bar is not None and whole and self._sum / len(self._last) < bar
 
 
 def _bar_of(finished: Sequence[Trace], warm_up: int) -> float | None:
-    """How sure the model has to stay of a sample that still runs; ``None`` while fewer than ``warm_up`` have ended."""
+    """Return the least confidence in a sample that may go on; ``None`` while fewer than ``warm_up`` have ended."""
     weakest = [each.weakest for each in finished if each.weakest is not None]
     return min(weakest) if len(weakest) >= warm_up else None
 
 
 class _SampleWatch:
-    """Passes the text of a sample on, and tells at each piece whether it has begun to repeat itself."""
+    """Passes the text of a sample on, and checks after each chunk whether it has begun to repeat itself."""
 
-    fault = ""  # the sample is cancelled instead: none of it is kept
+    fault = ""  # the sample is cancelled instead, and none of it is kept
 
     def __init__(self, heard: Callable[..., None]) -> None:
         self._heard = heard

@@ -1,13 +1,13 @@
 """When a vote is decided: as soon as no vote can change it, or as soon as its leader is certain enough.
 
-By the numbers of votes, the second rule is that of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860): the two
-answers with the most votes are taken for a coin with an unknown bias, all of which are equally probable at first. After
-``first`` votes for one side and ``second`` for the other, the probability that the leader is the more probable side is
-that of a Beta(first + 1, second + 1) variable above 1/2.
+With vote counts only, the second rule is that of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860): the two
+answers with the most votes are treated as a coin with an unknown bias and a uniform prior. After ``first`` votes for
+one side and ``second`` for the other, the probability that the leader is the more probable side is that of a
+Beta(first + 1, second + 1) variable above 1/2.
 
-Where the model says how sure it is of each sample, it can be that of CGES (Aghazadeh et al., arXiv 2511.02603): a
-sample of which the model is sure with probability c names the right answer with probability c, and each other candidate
-with an equal part of the rest. All candidates are equally probable at first, one that nobody has named among them.
+With the model's confidence in each sample, it can be that of CGES (Aghazadeh et al., arXiv 2511.02603): a sample with
+confidence c names the right answer with probability c, and each other candidate with an equal share of the rest. The
+prior is uniform over all candidates, including one that no sample has named.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from stretto.strategies.consensus.ballots import Ballot
 from stretto.values.answer import Decided
 from stretto.values.events import VoteCounted
 
-_LEAST_SURE, _MOST_SURE = 0.01, 0.99  # what a model says of one sample decides nothing by itself
+_LEAST_SURE, _MOST_SURE = 0.01, 0.99  # the confidence in one sample decides nothing by itself
 _FEWEST_VOTES = 2  # for the answer of a confident vote
 
 
 def certainty(first: int, second: int) -> Fraction:
-    """The probability that more samples would keep the leader in front, exactly."""
+    """Return the exact probability that more samples would keep the leader in front."""
     flips = first + second + 1
     return Fraction(sum(math.comb(flips, heads) for heads in range(first + 1)), 2**flips)
 
 
 def decided(votes: Counter[str], left: int, enough: float) -> Decided | None:
-    """By which rule a vote is decided before its end; ``None``: it is open.
+    """Return the rule by which a vote is decided before its end; ``None`` if it is open.
 
     Args:
         votes: so far, by answer.
-        left: samples that may still vote.
-        enough: certainty from which the leader has won; 1 leaves only what no vote can change.
+        left: samples that can still vote.
+        enough: certainty at which the leader has won; 1: only once no vote can change the outcome.
     """
     first, second = ([count for _, count in votes.most_common(2)] + [0, 0])[:2]
     if first - second > left:
@@ -49,7 +49,7 @@ def decided(votes: Counter[str], left: int, enough: float) -> Decided | None:
 class Tally:
     """Votes, counted as samples end, before any other call can begin.
 
-    ``left`` samples may still vote. ``decide`` says by which rule the vote is decided; then ``cancel`` ends the others.
+    ``left`` samples can still vote. ``decide`` returns the rule that decides the vote; then ``cancel`` ends the others.
     """
 
     def __init__(self, left: int, decide: Callable[[], Decided | None], cancel: Callable[[], None]) -> None:
@@ -76,7 +76,7 @@ class Tally:
             self.news.end()
 
     def shown(self) -> dict[str, int]:
-        """The votes as a reader is told of them."""
+        """Return the votes as shown to the reader."""
         shown: Counter[str] = Counter()
         for key, count in self.votes.most_common():
             shown[Ballot(key).shown] += count
@@ -84,13 +84,13 @@ class Tally:
 
 
 def posterior(votes: Sequence[tuple[str, float]]) -> Mapping[str, float]:
-    """The probability that each answer is the right one, by what was voted for and how sure the model was of it.
+    """Return the probability that each answer is right, given the votes and the model's confidence in each.
 
     Args:
         votes: the answers, each with a probability from 0 to 1.
     """
     candidates = dict.fromkeys(answer for answer, _ in votes)
-    others = len(candidates)  # for each candidate: the remaining ones, and one that nobody has named
+    others = len(candidates)  # for each candidate: the remaining ones, and one that no sample has named
     logs = dict.fromkeys([*candidates, None], 0.0)
     for answer, sure in votes:
         bounded = min(max(sure, _LEAST_SURE), _MOST_SURE)
@@ -103,7 +103,7 @@ def posterior(votes: Sequence[tuple[str, float]]) -> Mapping[str, float]:
 
 
 def confident(votes: Sequence[tuple[str, float]], enough: float) -> bool:
-    """Whether one answer is right with so much certainty; at least two samples have to name it."""
+    """Return whether one answer is right with this certainty; at least two samples must name it."""
     if enough >= 1 or not votes:
         return False
     answer, probability = max(posterior(votes).items(), key=lambda each: each[1])

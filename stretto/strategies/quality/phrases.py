@@ -1,4 +1,4 @@
-"""Finds runs of words that stand in given texts, above all in the prompts that were sent for an answer."""
+"""Finds runs of words that occur in given texts, above all in the prompts that were sent for an answer."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from stretto.values.answer_warning import Warn
 
 RUN = 8  # words in a row that no writer shares with a prompt by chance
 WHOLE = 5  # words of a whole sentence that count, where it is shorter than a run
-SHOWN = 2  # words of a run inside a sentence that are shown before it can be told from any other text
+SHOWN = 2  # words of a run inside a sentence that are shown before it can be distinguished from other text
 
 
 class Phrases:
     """Sentences to look for: each run of eight of their words, and each sentence of five to eight as a whole.
 
     Args:
-        texts: with the sentences.
+        texts: contain the sentences.
         whole: the fewest words of a whole sentence that counts.
     """
 
     def __init__(self, texts: Iterable[str] = (), *, whole: int = WHOLE) -> None:
         self.whole = whole
-        self.words: list[str] = []  # of all sentences, with an empty one behind each
+        self.words: list[str] = []  # of all sentences, with an empty one after each
         self.at: dict[str, list[int]] = {}
         self.starts: set[int] = set()
         self._known: set[tuple[str, ...]] = set()
@@ -41,18 +41,18 @@ class Phrases:
             self.words.append("")
 
     def hold(self, words: Sequence[str]) -> bool:
-        """Whether these words are a sentence that is looked for, or hold a run of one."""
+        """Return whether these words are one of the sentences, or contain a run of one."""
         search = PhraseSearch(self)
         found = [search.word(word, start=int(number == 0)) is None for number, word in enumerate(words)]
         return any(found) or search.sentence() is None
 
 
 class PhraseSearch:
-    """Looks for phrases in a text that comes word by word.
+    """Looks for phrases in a text that arrives word by word.
 
     Args:
         phrases: to look for.
-        allowed: says whether a run may stand in the text all the same, because the user wrote it.
+        allowed: returns whether a run may appear anyway, because the user wrote it.
     """
 
     def __init__(self, phrases: Phrases, allowed: Callable[[Sequence[str]], bool] = lambda _: False) -> None:
@@ -64,7 +64,7 @@ class PhraseSearch:
         """Take a word; ``start``: a sentence or line begins with it.
 
         Returns:
-            how many of the last words may be part of a phrase; ``None`` when they are.
+            how many of the last words could be part of a phrase; ``None`` when they are one.
         """
         phrases, before = self._phrases, self._open
         self._open = {}
@@ -103,13 +103,13 @@ class PhraseSearch:
 
 
 class Leaks:
-    """The sentences of the prompt templates that were sent; none of them may stand in the answer.
+    """The sentences of the prompt templates that were sent; none of them may appear in the answer.
 
     Args:
-        warn_once: tells the user, unless that was told already.
+        warn_once: warns the user, once.
 
     Attributes:
-        users: the texts of the request, which may stand in the answer whatever the templates say.
+        users: the texts of the request, which may appear in the answer whatever the templates say.
     """
 
     def __init__(self, warn_once: Warn) -> None:
@@ -123,18 +123,18 @@ class Leaks:
         self._sent.add(wordings)
 
     def search(self) -> PhraseSearch:
-        """Looks for them in a text, but for those that the user wrote too."""
+        """Return a search for them that skips those that the user wrote too."""
         return PhraseSearch(self._sent, self._is_own)
 
     def screen(self, found: Callable[[str], bool] | None = None) -> StreamFilter:
-        """What keeps them out of a text, also those that are sent while it comes.
+        """Return a filter that keeps them out of a text, including those that are sent while it streams.
 
-        ``found`` is called instead of the warning; it returns whether the text ends there.
+        ``found`` is called instead of the warning and returns whether the text ends there.
         """
         return StreamFilter([("leak", self.search())], found or self._found)
 
     def clean(self, text: str) -> str:
-        """A whole text without them."""
+        """Remove them from a whole text."""
         screen = self.screen()
         return screen.feed(text) + screen.finish()
 

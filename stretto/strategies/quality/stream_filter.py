@@ -1,4 +1,4 @@
-"""Passes a streamed text on, and holds back only what may turn out to be harm."""
+"""Pass a streamed text on, and hold back only what could turn out to be harmful."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stretto.language.folding import UNSPACED
 from stretto.strategies.quality.words import ENDS, LONGEST
 
 SENTENCE, LINE = 1, 2
-"""What a word begins; 0: nothing."""
+"""What a word begins; 0 for neither."""
 
 _TOKEN = re.compile(rf"(?P<word>[^\W_{UNSPACED}]+)|(?P<single>[{UNSPACED}])|(?P<gap>[\W_]+)")
 
 
 class Search(Protocol):
-    """Looks for one kind of harm in a text that comes word by word."""
+    """Looks for one kind of harm in a text that arrives word by word."""
 
     def word(self, word: str, *, start: int) -> int | None:
         """Take a word; return how many of the last words to hold back, ``None`` when they are harm.
@@ -26,11 +26,11 @@ class Search(Protocol):
         ...
 
     def sentence(self) -> int | None:
-        """A sentence has ended; the same results."""
+        """Note the end of a sentence; the results are those of `word`."""
         ...
 
     def may_begin(self, fragment: str, *, start: int) -> bool:
-        """Whether an incomplete word may be the next one of what is looked for."""
+        """Return whether an incomplete word could continue what is searched for."""
         ...
 
 
@@ -39,17 +39,17 @@ class StreamFilter:
 
     Args:
         searches: by what they find.
-        found: called with that name; it returns whether to end the text there. Otherwise only what was found is left
-            out, and the text goes on.
+        found: called with that name; returns whether to end the text there. Otherwise only the match is left out, and
+            the text goes on.
     """
 
     def __init__(self, searches: Sequence[tuple[str, Search]], found: Callable[[str], bool]) -> None:
         self._searches = searches
         self._found = found
-        self._held: list[str] = []  # words, each with the gap behind it
+        self._held: list[str] = []  # words, each with the gap after it
         self._word = ""  # the incomplete word
         self._shown = 0  # characters of it
-        self._lead = ""  # the line break before the next word, with the markup behind it
+        self._lead = ""  # the line break before the next word, with the markup after it
         self._start = LINE  # what the next word begins
         self._end_announced = True  # the searches know that the sentence before has ended
         self._in_harm = False  # the last word was part of what was found

@@ -1,4 +1,4 @@
-"""What is looked for in the text of one call, and what becomes of it."""
+"""The checks on the text of one call, and what they do when they find something."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stretto.strategies.quality.words import words_of
 from stretto.values.answer import CutBy
 from stretto.values.errors import StrettoError
 
-ENOUGH = 12  # words of a part that are worth keeping where it is cut
+ENOUGH = 12  # words that make a cut part worth keeping
 
 LEAK: CutBy = "leak"
 LOOP: CutBy = "loop"
@@ -26,10 +26,10 @@ _SCREENS: dict[str, CutBy] = {FAULTS[screen]: screen for screen in (LEAK, LOOP, 
 
 
 class LowQualityTextError(StrettoError):
-    """A part is of no use from some place on; the text before that place is.
+    """A part is useless from some position on; the text before it is usable.
 
     Attributes:
-        cut_by: which screen found that.
+        cut_by: the check that found it.
     """
 
     def __init__(self, fault: str) -> None:
@@ -69,7 +69,7 @@ class TextGuard:
 
 
 class LoopAlarm:
-    """Tells of a loop once, and leaves the text as it is."""
+    """Reports a loop once, and leaves the text unchanged."""
 
     fault = ""
 
@@ -91,7 +91,7 @@ class LoopAlarm:
 
 
 def is_enough(text: str) -> bool:
-    """Whether what stands before a spoiled place is worth keeping: enough words that announce nothing more."""
+    """Return whether the text before a spoiled position is worth keeping: enough words that announce nothing more."""
     return len(words_of(text)) >= ENOUGH and not text.rstrip(" \n*_").endswith((":", "："))
 
 
@@ -99,24 +99,24 @@ RUN = 8
 RUNS = 4
 SENTENCES = 3
 SHORTEST = 3  # words of a sentence that counts
-MOST_COMPARED = 64  # sentences with the same first word that one is compared with while it comes
+MOST_COMPARED = 64  # sentences with the same first word that one is compared with while it streams
 
 
 class LoopSearch:
-    """Looks for a loop in a text that comes word by word."""
+    """Looks for a loop in a text that arrives word by word."""
 
     def __init__(self) -> None:
         self._runs: Counter[tuple[str, ...]] = Counter()
         self._last: deque[str] = deque(maxlen=RUN)
-        self._behind: dict[tuple[str, ...], list[str]] = {}  # seven words, and what came behind them
+        self._behind: dict[tuple[str, ...], list[str]] = {}  # seven words, and what followed them
         self._region = 0  # words up to the last one, all within runs that came before
         self._said: Counter[tuple[str, ...]] = Counter()
         self._by_first: dict[str, list[tuple[str, ...]]] = {}
         self._sentence: list[str] = []
         self._alike: list[tuple[str, ...]] = []  # earlier sentences that begin like this one
-        self._again = 0  # words of whole sentences before this one, all of them said before
+        self._again = 0  # words of the whole sentences before this one, all of them repetitions
 
-    def word(self, word: str, *, start: int) -> int | None:  # noqa: ARG002 - `sentence` was told of the start
+    def word(self, word: str, *, start: int) -> int | None:  # noqa: ARG002 - `sentence` has handled the start
         self._last.append(word)
         self._sentence.append(word)
         count = len(self._sentence)
@@ -158,9 +158,9 @@ class LoopSearch:
 
 
 class HeadingSearch:
-    """Looks for lines of a part that consist of a title, of a number and a title, or of "point" and a number.
+    """Looks for lines that consist of a title, of a number and a title, or of "point" and a number.
 
-    The first line is left alone: a label there is taken off elsewhere.
+    The first line is left alone: a label there is removed elsewhere.
     """
 
     def __init__(self, titles: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Judges the titles of an outline, one by one as they come."""
+"""Judge the titles of an outline one by one as they arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Titles:
     """The titles of one outline.
 
     Attributes:
-        question: what the outline answers; its own words are never an echo of the prompt.
+        question: what the outline answers; its words are never an echo of the prompt.
         prompt: the lines of the prompt that asked for the outline.
         good: titles that were kept.
         wrong: why the others were not.
@@ -37,7 +37,7 @@ class Titles:
 
     @property
     def hopeless(self) -> bool:
-        """Whether so many titles are wrong that no answer should be made of the others."""
+        """Whether too many titles are wrong to build an answer from the others."""
         if not self.good:
             return bool(self.wrong)
         return len(self.wrong) > 1 and len(self.wrong) * 3 >= len(self.good) + len(self.wrong)

@@ -1,4 +1,4 @@
-"""Texts as words, without case, punctuation and markup; how alike texts are by the words in a row that they share."""
+"""Texts as words, without case, punctuation and markup, and their similarity by shared runs of words."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from stretto.language.folding import UNSPACED
 
 ENDS = frozenset(".!?:;…\n。！？：；")
-"""Characters that end a sentence, where they stand behind a word."""
+"""Characters that end a sentence when they follow a word."""
 
 LONGEST = 32
-"""Characters of a word. A longer one counts as several, so that a loop without blanks is seen while it comes."""
+"""Characters of a word. A longer one is split, so that a loop without spaces is detected while it streams."""
 
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{1,{LONGEST}}}")
 
@@ -45,14 +45,14 @@ _MOST_WORDS = 4_000  # of a text that are read
 
 
 def runs(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
-    """Each so many words in a row."""
+    """Return every run of ``length`` words."""
     return [tuple(words[at : at + length]) for at in range(len(words) - length + 1)]
 
 
 def medoid(texts: Sequence[str]) -> int:
-    """The index of the text that is most like all others together; of equals, the first.
+    """Return the index of the text that is most similar to all others together; of equals, the first.
 
-    Two texts are as alike as the Jaccard index of their one to three words in a row, counted.
+    Similarity is the Jaccard index over the counts of their runs of one to three words.
     """
     grams = [_grams(text) for text in texts]
     likenesses = [sum(_shared(one, other) for other in grams if other is not one) for one in grams]
@@ -60,9 +60,9 @@ def medoid(texts: Sequence[str]) -> int:
 
 
 def overlap(text: str, other: str, question: str = "") -> float:
-    """The share of runs of three words that the shorter text has in common with the longer one, 0 to 1.
+    """Return the share of three-word runs that the shorter text has in common with the longer one, 0 to 1.
 
-    Runs of the question do not count: "To use less water at home, ..." may begin each point.
+    Runs of the question do not count: "To use less water at home, ..." can begin each point.
     """
     asked, mine, theirs = (set(runs(words_of(each), _IN_A_ROW)) for each in (question, text, other))
     least = min(len(mine - asked), len(theirs - asked))

@@ -1,4 +1,4 @@
-"""``max_tokens`` of an answer in parts: what its parts may write together."""
+"""``max_tokens`` of an answer in parts: the limit for all its parts together."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class NoRoomError(BudgetExceededError):
 class AnswerLimit:
     """Shares ``max_tokens`` among the parts of an answer.
 
-    A part that is being written holds its room until its tokens are known. A part that asks for more room than is left
-    waits for those under way. It gets what is left once none of them runs, so the sum never passes the limit.
+    A part that is being written keeps its reservation until its tokens are known. A part that asks for more than is
+    left waits for the running ones. It gets what is left once none of them runs, so the sum never exceeds the limit.
 
-    Outlines, plans and the reading of passages are no text of the answer and do not count. Each of several choices has
-    the whole limit, as in OpenAI's API, and so has the direct answer beside one in parts.
+    Outlines, plans and the reading of passages are not text of the answer and do not count. Each of multiple choices
+    has the whole limit, as in OpenAI's API, and so has a direct answer that runs alongside one in parts.
 
     Args:
         most: tokens of the whole answer; ``None``: no limit.
@@ -38,9 +38,9 @@ class AnswerLimit:
 
     @asynccontextmanager
     async def room(self, part: RunningBranch) -> AsyncGenerator[int | None]:
-        """Wait for the room of one call, and hold it; gives the most tokens that it may generate.
+        """Reserve the tokens of one call, waiting if needed; yield the most tokens that it may generate.
 
-        Raises `NoRoomError` where too little is left for a part to begin.
+        Raises `NoRoomError` if too little is left to begin a part.
         """
         wanted = part.spec.options.max_tokens
         if self._most is None or part.spec.kind in NOT_TEXT:
@@ -65,7 +65,7 @@ class AnswerLimit:
                 return wanted
             if not held:
                 break
-            if self._changed.is_set():  # another waiting part may have made it anew
+            if self._changed.is_set():  # another waiting part may have replaced it
                 self._changed = anyio.Event()
             await self._changed.wait()
         if left < min(wanted, LEAST_ANSWER):

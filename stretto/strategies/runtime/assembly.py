@@ -1,4 +1,4 @@
-"""Runs the strategy of a route and assembles the answer."""
+"""Run the strategy of a route and assemble the answer."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ async def answer(
 
     ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
     ``prices``: of models, by default the list prices; ``prompt_family``: of every model but the embedded one, instead
-    of the family that suits it; ``fallback``: who goes on where the backend fails, in this order; ``backends``: those
-    of the client by role. Raises `StrettoError` if there is no text at all, or if parts are missing and the request has
+    of the family that suits it; ``fallback``: the backends to try in order when the first fails; ``backends``: those of
+    the client by role. Raises `StrettoError` if there is no text at all, or if parts are missing and the request has
     ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     prices = prices or Prices()
-    # Counted before anything is waited for: requests that come at the same moment see each other.
-    # That of a direct answer may not be made yet.
+    # Counted before the first await: requests that arrive at the same moment see each other.
+    # That of a direct answer may not exist yet.
     forecast = None if route.strategy == "direct" else route.forecast.get(route.strategy)
     planned = 1 if forecast is None else forecast.calls
     with (watchers or Watchers()).watching(), answering(backend, request, planned) as share:
@@ -99,7 +99,7 @@ async def answer(
 
 
 def _as_far_as_taken(request: Request, route: Route, backend: Backend) -> tuple[Request, list[AnswerWarning]]:
-    """The request without what the backend does not take, and a warning for each thing left out or not read."""
+    """Return the request without what the backend does not accept, and a warning for each item left out or unread."""
     able, options, unread, name = backend.capabilities, request.options, list[AnswerWarning](), backend.name
     if route.decoding is None and options.decoding is not None:
         said = f"decoding={safe_repr(options.decoding)} was left out: {name} has no decoding methods to choose from."
@@ -123,21 +123,21 @@ def _as_far_as_taken(request: Request, route: Route, backend: Backend) -> tuple[
 
 
 def _length_is_free(request: Request, route: Route) -> bool:
-    """Whether a direct answer was as long as the model makes it: nothing in the request says how long."""
+    """Return whether the model chose the length of a direct answer: the request does not limit it."""
     options, parse = request.options, route.parse
     formed = options.stop or options.response_format is not None
     return request.n == 1 and not formed and parse is not None and parse.words is None
 
 
 def _alone(request: Request) -> tuple[Message, ...]:
-    """System messages and the question, without the turns before it."""
+    """Return the system messages and the question, without the turns before it."""
     system = (message for message in request.messages if message.role == "system")
     begun = request.messages[-1:] if request.continues else ()
     return (*system, Message(role="user", content=request.question), *begun)
 
 
 def _assemble(request: Request, route: Route, runner: Runner, told: StrategyResult, cost: Cost | None) -> Answer:
-    """Put the answer together. Raises where nothing was written, or where parts are missing that must not be."""
+    """Assemble the answer. Raises if nothing was written, or if parts are missing that must not be."""
     total_s = runner.now_s()
     visible = [running for running in runner.branches if running.counts]
     logprobs = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
@@ -152,7 +152,7 @@ def _assemble(request: Request, route: Route, runner: Runner, told: StrategyResu
         route = route.model_copy(update={"reason": f"{route.reason} {told.reason}"})
     result = Answer(
         text=runner.merge.text,
-        route=route.settled(),  # an answer that is kept must not keep a model
+        route=route.settled(),  # a stored answer must not keep a model alive
         strategy=told.strategy or route.strategy,
         parsed=told.parsed,
         branches=branches,
@@ -184,7 +184,7 @@ def _assemble(request: Request, route: Route, runner: Runner, told: StrategyResu
 
 
 def _check_written(runner: Runner, told: StrategyResult, visible: Sequence[RunningBranch]) -> None:
-    """Raise why there is no answer; warn where the deadline left only the beginning of one."""
+    """Raise the reason if there is no answer; warn if the deadline left only the beginning of one."""
     failures = [running.exception for running in visible if running.exception is not None]
     only_cut = all(running.finish_reason == "length" for running in visible if running.exception is not None)
     if failures and not (told.by_itself or only_cut or any(running.in_answer for running in runner.branches)):
@@ -196,7 +196,7 @@ def _check_written(runner: Runner, told: StrategyResult, visible: Sequence[Runni
 
 
 def _critical_path_s(branches: Sequence[Branch]) -> float:
-    """When the last branch would have ended, had each begun as soon as it was needed."""
+    """Return when the last branch would have ended if each had begun as soon as it could."""
     spans = [branch.span for branch in branches]
     ends = [
         span.needed_s + span.ended_s - span.started_s
@@ -207,7 +207,7 @@ def _critical_path_s(branches: Sequence[Branch]) -> float:
 
 
 def _cost(prices: Prices, backend: Backend, runner: Runner) -> Cost | None:
-    """What all models of the answer cost together; ``None`` where the price of one of them is unknown."""
+    """Return the cost of all models of the answer; ``None`` if the price of one of them is unknown."""
     writings = [each for running in runner.branches for each in running.writers if each.usage != Usage()]
     models = {id(each.backend): each.backend for each in writings} or {id(backend): backend}
     costs: list[Cost] = []
@@ -221,7 +221,7 @@ def _cost(prices: Prices, backend: Backend, runner: Runner) -> Cost | None:
 
 
 def _price(prices: Prices, model: Backend, usages: Sequence[Usage]) -> Cost | None:
-    # Names of other kinds of backends have no list price.
+    # Other kinds of backends have no list price.
     return prices.cost(model.name, usages, listed=getattr(model, "at_provider", True))
 
 
@@ -231,7 +231,7 @@ def _spent(prices: Prices, backend: Backend, runner: Runner) -> float | None:
 
 
 def _finish_reason(visible: list[RunningBranch], strategy: FinishReason | None) -> FinishReason:
-    """The worst finish reason of all parts and of the strategy."""
+    """Return the worst finish reason of all parts and of the strategy."""
     reasons = {strategy, *(running.finish_reason for running in visible)}
     worst_first: tuple[FinishReason, ...] = (
         *("error", "refusal", "content_filter", "deadline", "budget", "length", "incomplete", "tool_calls"),

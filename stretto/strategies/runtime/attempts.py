@@ -1,6 +1,6 @@
-"""Asks for a branch until it is written: first as it is, then in another way, and by the next model where one fails.
+"""Request a branch until it is written: first as it is, then reworded, and from the next model when one fails.
 
-Repeating the same call is the backends' business.
+Retrying the same call is up to the backends.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from stretto.values.generation_options import GenerationOptions
 from stretto.values.request import Message
 
 _Came = Literal["enough", "failure", "refusal", "useless"]
-"""What came of a call: nothing is left to ask for, or it failed, was refused, or its text is of no use."""
+"""The result of a call: nothing is left to ask for, or it failed, was refused, or its text is useless."""
 
 _Continued = Literal["not", "in words", "own turn"]
-"""Whether a call was asked for the rest of a text: by what it is told, or by the model's own turn to go on with."""
+"""Whether a call asked for the rest of a text: in the words of the prompt, or as an assistant turn to continue."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class _Way:
 
     Attributes:
         backend: the model that is asked.
-        again: in another way than at first.
-        useless: what was received is of no use.
-        refusal_shown: a refusal stands in the text already, and is written on below.
+        again: with a different prompt than the first time.
+        useless: what was received cannot be used.
+        refusal_shown: the text already contains a refusal, and continues below it.
     """
 
     backend: Backend
@@ -71,9 +71,9 @@ class Attempts:
         self._target_of = target_of
 
     async def write(self, running: RunningBranch) -> None:
-        """Write a branch, or leave what it failed with as its exception.
+        """Write a branch, or set its exception to what it failed with.
 
-        What is no `StrettoError` is a mistake in the caller's strategy or backend, which no second call mends: raised.
+        Anything but a `StrettoError` is a bug in the caller's strategy or backend that no retry fixes, and is raised.
         """
         spec = running.spec
         await self._start(running)
@@ -83,7 +83,7 @@ class Attempts:
             await self._ask(running)
 
     async def _ask(self, running: RunningBranch) -> None:
-        """Make calls until it is written."""
+        """Make calls until the branch is written."""
         spec = running.spec
         successors = () if spec.backend is not None and spec.successors is None else spec.successors
         chain = self._fallback.chain(spec.backend or self._backend, successors)
@@ -98,14 +98,14 @@ class Attempts:
             attempt += 1
 
     async def _call(self, running: RunningBranch, chain: FallbackChain, way: _Way, attempt: int) -> _Came:
-        """Make one call, and leave its outcome in the branch."""
+        """Make one call, and store its outcome in the branch."""
         try:
             answered = await self._send(running, chain, way, attempt)
         except NoRoomError as error:
             running.outcome = Outcome("length", error)
         except BudgetExceededError as error:
             running.writers[-1].error = str(error)
-            # What stopped the first call says more than that there was no second one.
+            # The error of the first call says more than the lack of a second one.
             running.outcome = Outcome("budget", error) if attempt == 1 else Outcome("error", chain.error)
         except LowQualityTextError as error:
             return "enough" if self._kept_so_far(running, error) else "useless"
@@ -121,9 +121,9 @@ class Attempts:
     async def _send(
         self, running: RunningBranch, chain: FallbackChain, way: _Way, attempt: int
     ) -> tuple[str, _Continued] | None:
-        """Send one call; return the text before it, and how the call goes on with that.
+        """Send one call; return the text before it, and how the call continues it.
 
-        ``None``: there was nothing to ask.
+        Returns ``None`` if there was nothing to ask.
         """
         backend, reason = way.backend, running.finish_reason
         running.outcome = Outcome(reason)
@@ -146,7 +146,7 @@ class Attempts:
     def _judge(
         self, running: RunningBranch, chain: FallbackChain, way: _Way, before: str, continued: _Continued
     ) -> _Came:
-        """Judge what a call wrote that ended in good order, behind the text before it."""
+        """Judge the text of a call that ended normally, as a continuation of the text before it."""
         refused = running.finish_reason in REFUSALS
         running.outcome = self._judged(running, before, chain, continued)
         if running.exception is not None:
@@ -162,7 +162,7 @@ class Attempts:
         return "enough"
 
     async def take_given(self, running: RunningBranch) -> bool:
-        """Take the text that another branch's call writes for this one; return whether nothing is left to ask for."""
+        """Take the text that another branch's call writes for this one; return whether the branch is complete."""
         given = running.spec.given
         if given is None:
             return False
@@ -188,12 +188,12 @@ class Attempts:
     def _next(
         self, running: RunningBranch, chain: FallbackChain, *, again: bool, came: _Came, refusal_shown: bool
     ) -> _Way | None:
-        """How the branch is asked for after a failure; ``None``: not at all, and its error stays.
+        """Return how to ask for the branch after a failure; ``None``: not at all, and its error stays.
 
-        A call that was answered, with a refusal or with text that is of no use, leads to no other model.
+        A call that was answered, even with a refusal or useless text, is not passed to another model.
         """
         failed, error = running.writers[-1], running.exception
-        assert error is not None  # noqa: S101 - whatever failed has left it; for the type checker
+        assert error is not None  # noqa: S101 - every failure sets it; for the type checker
         failed.error = str(error)
         chain.failed(failed.backend, error, wrote=bool(running.text))
         successor: Backend | None = None
@@ -208,9 +208,9 @@ class Attempts:
         return _Way(successor, again, useless=came != "failure", refusal_shown=refusal_shown)
 
     def _asked(self, running: RunningBranch, way: _Way) -> tuple[ModelRequest, str] | None:
-        """What a model is asked, and the text that it is to go on with; ``None``: there is no way to go on.
+        """Return the prompt for a model and the text to continue; ``None``: there is no way to continue.
 
-        A call that failed and wrote nothing is not sent again as it is: wrappers have done that as often as may be.
+        A call that failed and wrote nothing is not repeated unchanged: the backend's wrappers have retried it already.
         """
         spec, backend, again = running.spec, way.backend, way.again
         received, target = "" if way.useless else running.text, self._target_of(backend)
@@ -229,7 +229,7 @@ class Attempts:
         return prompt, received if received.strip() else ""
 
     async def _begin(self, running: RunningBranch, chain: FallbackChain, backend: Backend, received: str) -> None:
-        """Make a model the one that writes, and tell of it where it takes over."""
+        """Make a model the writer of the branch, and report it if it takes over from another."""
         if running.writers and running.writers[-1].backend is backend:
             return
         start = len(running.text)
@@ -248,20 +248,20 @@ class Attempts:
             )
 
     def _options(self, running: RunningBranch) -> GenerationOptions:
-        """The options of the branch, without the decoding method and the adapter that are another model's."""
+        """Return the options of the branch, without a decoding method or adapter that belongs to another model."""
         options, other = running.spec.options, running.writers[-1].backend is not self._backend
         own = options.decoding is not None or options.adapter is not None
         return options.model_copy(update={"decoding": None, "adapter": None}) if other and own else options
 
     def _leave_refusal(self, running: RunningBranch) -> bool:
-        """Discard a refusal; where it had been shown already, leave it and go on below it, and return True."""
+        """Discard a refusal; if it was already shown, keep it, continue below it, and return True."""
         if not running.text.strip() or running.take_back():
             return False
         running.write("\n\n", self._now_s())
         return True
 
     def _kept_so_far(self, running: RunningBranch, spoiled: LowQualityTextError) -> bool:
-        """Keep a part as it is before the place where it is spoiled, if somebody has seen it or it says enough."""
+        """Keep a part up to the spoiled position if it has been read already or says enough."""
         if running.spec.standalone or running.seen or is_enough(running.text):
             running.outcome = Outcome("length" if running.spec.standalone else "stop", cut_by=spoiled.cut_by)
             if not running.reported:
@@ -273,10 +273,10 @@ class Attempts:
         return False
 
     def _judged(self, running: RunningBranch, before: str, chain: FallbackChain, continued: _Continued) -> Outcome:
-        """The outcome of a call that ended in good order, with an error where it gave nothing to use.
+        """Return the outcome of a call that ended normally, with an error if it produced nothing usable.
 
-        ``before``: the branch's text before the call. A rest that is empty leaves the text broken off, also where the
-        branch may be empty; unless the model ended its own turn at once, behind a whole sentence.
+        ``before``: the branch's text before the call. An empty continuation leaves the text cut off, even if the branch
+        may be empty, unless the model ended its turn at once after a whole sentence.
         """
         spec, backend, outcome = running.spec, running.writers[-1].backend, running.outcome
         reason = outcome.reason
@@ -308,9 +308,9 @@ class Attempts:
 
 
 def _may_be_empty(running: RunningBranch, *, another: bool) -> bool:
-    """Whether an answer without a text is whole, or cut: it began with a stop text, or its tokens went into thoughts.
+    """Return whether an empty answer is acceptable: it began with a stop text, or reasoning used up its tokens.
 
-    ``another``: a further model may be asked, which the limit of this one does not bind.
+    ``another``: another model can be asked, to which this one's limit does not apply.
     """
     by_its_limit = running.spec.options.max_tokens is not None or not another
     cut = running.finish_reason == "budget" or (running.finish_reason == "length" and by_its_limit)
@@ -319,7 +319,7 @@ def _may_be_empty(running: RunningBranch, *, another: bool) -> bool:
 
 
 def _says_something(text: str) -> bool:
-    """Whether any of it can be seen."""
+    """Return whether a text has any visible character."""
     return any(char.isprintable() and not char.isspace() for char in text)
 
 
@@ -332,9 +332,9 @@ def _is_whole(text: str) -> bool:
 
 
 def going_on(prompt: ModelRequest, received: str) -> ModelRequest | None:
-    """The first prompt, with what was received as a turn to go on with; ``None`` where it holds the whole answer.
+    """Return the first prompt with the received text as a turn to continue; ``None`` if that is the whole answer.
 
-    A weak model understands that better than words about an answer that broke off.
+    Weak models follow that better than an explanation of an answer that broke off.
     """
     if prompt.messages[-1].role != "user" or prompt.response_schema is not None or prompt.response_regex is not None:
         return None

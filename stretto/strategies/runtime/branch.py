@@ -1,4 +1,4 @@
-"""A branch that runs: its text so far, and its end."""
+"""A running branch: its text so far, and its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stretto.values.errors import StrettoError
 from stretto.values.token_records import DecodingStats, TokenLogprob
 from stretto.values.tool_calls import ToolCallFragment, ToolCallsSoFar
 
-BUFFER = 262_144  # characters that a branch may buffer before its turn; a longer one is cut
+BUFFER = 262_144  # characters that a branch can buffer before its turn; a longer one is cut
 
 
 @dataclass(eq=False)
@@ -33,7 +33,7 @@ class FurtherChoice:
     logprobs_sent: int = 0
 
     def new_logprobs(self) -> tuple[TokenLogprob, ...]:
-        """The log-probabilities that are in no event yet."""
+        """Return the log-probabilities that no event has reported yet."""
         return _new_logprobs(self)
 
     @property
@@ -49,12 +49,12 @@ class FurtherChoice:
 
 @dataclass(eq=False)
 class BranchWriter:
-    """What one model does for a branch: where its text begins, what it costs, why it failed.
+    """One model's contribution to a branch: where its text begins, what it costs, why it failed.
 
     Attributes:
-        unanswered: the prompt of its last call, while nothing has come of it.
-        unreported: estimated tokens of the prompt of a call under way, whose usage is not known yet.
-        left_out: characters of continuations that repeated what they were to continue.
+        unanswered: the prompt of its last call, until something is received.
+        unreported: estimated prompt tokens of a call in flight, whose usage is not known yet.
+        left_out: characters of continuations that repeated the text they were to continue.
     """
 
     backend: Backend
@@ -71,7 +71,7 @@ class Progress:
     """How far a branch is, in seconds since the request arrived.
 
     Attributes:
-        needed_s: when what it waits for was there.
+        needed_s: when everything it waits for was ready.
         started_s: when its call was sent.
         first_s: when its first text arrived.
         stages: of its call on a local model.
@@ -94,14 +94,14 @@ class Progress:
 
 @dataclass(eq=False)
 class Heard:
-    """What the model of a branch told beside its text.
+    """What the model of a branch reported besides its text.
 
     Attributes:
         thoughts: its reasoning.
-        extra: other fields of the response of its server.
+        extra: other fields of the server's response.
         refused: its text is a refusal in the model's own words.
         stop_text: the stop text that ended it.
-        unheld: keywords of its schema that the backend does not hold its text to.
+        unheld: keywords of its schema that the backend does not enforce.
         decoding: how a local model found its tokens.
     """
 
@@ -120,9 +120,9 @@ class Outcome:
     Attributes:
         reason: of its end.
         error: why it failed; ``None`` where it did not.
-        cut_by: the screen that cut it.
-        limit: which limit gave the reason ``length``: ``buffer``, because too much of it waited to be read, or
-            ``answer``, because ``max_tokens`` of the whole answer left it less room than it would have had.
+        cut_by: the check that cut it.
+        limit: which limit led to the reason ``length``: ``buffer``, because too much of it waited to be read, or
+            ``answer``, because ``max_tokens`` of the whole answer left it fewer tokens than it would have had.
     """
 
     reason: FinishReason = "stop"
@@ -132,35 +132,35 @@ class Outcome:
 
 
 Use = Literal["part", "lacking", "carried_out", "replaced", "dropped"]
-"""What the answer has of a branch.
+"""What the answer uses of a branch.
 
-``part``: its text, and its end as that of a part. ``lacking``: a gap, because it ended early. ``carried_out``: a part,
-behind which the results of its tool calls follow. ``replaced``: its text, while other branches did its work.
-``dropped``: nothing, because others did it.
+``part``: its text, and its end as that of a part. ``lacking``: a gap, because it ended early. ``carried_out``: a part
+that is followed by the results of its tool calls. ``replaced``: its text, while other branches did its work.
+``dropped``: nothing, because others did its work.
 """
 
 
 @dataclass(eq=False)
 class RunningBranch:
-    """A running or ended branch. It has one reader; any number of tasks may wait for its end.
+    """A running or ended branch. It has one reader; any number of tasks can wait for its end.
 
     Provisional beyond what the guide to extending uses: it may change in any release.
 
     Attributes:
         spec: what it is to write, and how.
         progress: how far it is.
-        writers: the models that were asked, in their order.
+        writers: the models that were asked, in order.
         logprobs: of its tokens, if they were asked for.
-        heard: what its model told beside the text.
+        heard: what its model reported besides the text.
         outcome: how its writing ended.
-        use: what the answer has of it; of one that is ``replaced`` or ``dropped``, the end does not count, and what was
+        use: what the answer uses of it; the end of one that is ``replaced`` or ``dropped`` does not count, and what was
             ``dropped`` counts as discarded.
         calls: its tool calls.
         others: further answers of the same call, by index.
-        branch: what the answer says of it; ``None`` until it has ended.
-        logprobs_sent: how many of them were in events.
+        branch: what the answer says about it; ``None`` until it has ended.
+        logprobs_sent: how many of them events have reported.
         reported: a warning has reported its end.
-        handed_over: how many of its tool calls `BranchSpec.on_call` has.
+        handed_over: how many of its tool calls `BranchSpec.on_call` has received.
         withheld: nobody reads it before its end.
         scope: in which its call runs; cancelling it ends the call.
     """
@@ -190,7 +190,7 @@ class RunningBranch:
 
     @property
     def usage(self) -> Usage:
-        """What it cost so far, by all its models."""
+        """The usage so far, of all its models."""
         return sum((each.usage for each in self.writers), Usage())
 
     @property
@@ -218,11 +218,11 @@ class RunningBranch:
 
     @property
     def unused(self) -> bool:
-        """Whether it turned out not to be needed."""
+        """Whether it turned out to be unneeded."""
         return self.discarded or self.use == "dropped"
 
     def wrote(self, writing: BranchWriter) -> bool:
-        """Whether there is text of this writer, one of `writers`."""
+        """Return whether this writer, one of `writers`, has written text."""
         following = self.writers[self.writers.index(writing) + 1 :]
         return (following[0].start if following else len(self.text)) > writing.start
 
@@ -252,17 +252,17 @@ class RunningBranch:
         return first, *(self.others[number].choice for number in sorted(self.others))
 
     def take_call(self, delta: ToolCallFragment) -> None:
-        """Take a piece of a tool call, and hand over the calls before it once it begins the next one."""
+        """Take a fragment of a tool call; if it begins a new call, hand over those before it."""
         before = len(self.calls)
         self.calls.add(delta)
         if len(self.calls) > before:
             self.hand_over()
 
     def hand_over(self, *, ended: bool = False) -> None:
-        """Hand over the calls that are whole: those before the last one, or all where the stream has ``ended``."""
+        """Hand over the complete calls: those before the last, or all if the stream has ``ended``."""
         while self.spec.on_call is not None and self.handed_over < len(self.calls) - (not ended):
             call = self.calls.call(self.handed_over)
-            if not (ended or _is_json(call.arguments)):  # its server mixes the pieces of several calls
+            if not (ended or _is_json(call.arguments)):  # its server interleaves the fragments of multiple calls
                 return
             self.handed_over += 1
             self.spec.on_call(self.handed_over - 1, call)
@@ -282,12 +282,12 @@ class RunningBranch:
             await self._idle.wait()
 
     def withhold(self) -> None:
-        """Nobody reads it before its end: its buffer has no bound, tool calls do not wait, and it can be begun anew."""
+        """Mark it as unread until its end: its buffer is unbounded, tool calls do not wait, and it can be restarted."""
         self.withheld = True
         self._idle.set()
 
     async def begun(self) -> None:
-        """Wait for the first text or the end; nothing is read."""
+        """Wait for the first text or the end without reading anything."""
         while not self._pieces and self.branch is None:
             self._news = anyio.Event()
             self._idle.set()  # tool calls wait for it
@@ -305,7 +305,7 @@ class RunningBranch:
         return text
 
     async def reached(self, characters: int) -> str:
-        """Wait until it has so many characters, or has ended; return its first ones, which no chunking changes."""
+        """Wait for so many characters or the end, and return the first ones, which do not depend on chunking."""
         while len(self.text) < characters and self.branch is None:
             await self._more.wait()
         return self.text[:characters]
@@ -323,7 +323,7 @@ class RunningBranch:
             self.scope.cancel()
 
     def drop(self, reason: str) -> None:
-        """Discard its text, whether it still runs or has ended: other branches do its work."""
+        """Discard its text, whether it runs or has ended, because other branches do its work."""
         self.use = "dropped"
         self.cancel(reason)
         if self.branch is not None:
@@ -331,11 +331,11 @@ class RunningBranch:
             self.branch = self.branch.model_copy(update={"usage": self.usage, "refused": False, "stop_text": None})
 
     def new_logprobs(self) -> tuple[TokenLogprob, ...]:
-        """The log-probabilities that no event has told."""
+        """Return the log-probabilities that no event has reported yet."""
         return _new_logprobs(self)
 
     def take_back(self) -> bool:
-        """Discard its text if nothing was read yet; its tokens count as discarded. Returns whether it was discarded."""
+        """Discard its text if nothing was read yet, and count its tokens as discarded. Returns whether it did."""
         if self._read:
             return False
         self._pieces.clear()
@@ -350,7 +350,7 @@ class RunningBranch:
             each.usage = each.usage.model_copy(update={"discarded_tokens": each.usage.completion_tokens})
 
     def write(self, text: str, now_s: float) -> bool:
-        """Append text; returns False once the buffer is full."""
+        """Append text; return False once the buffer is full."""
         if self.progress.first_s is None:
             self.progress.first_s = now_s
         self._pieces.append(text)

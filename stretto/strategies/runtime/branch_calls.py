@@ -1,4 +1,4 @@
-"""Sends the calls of one answer's branches: reserves a part of the budget, reads the stream, records what it cost."""
+"""Send the calls of one answer's branches: reserve budget, read the stream, and record the cost."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class BranchCall:
     Attributes:
         prompt: what is sent.
         options: how to sample.
-        attempt: which one of the branch it is, from 1.
-        after: the text that it is asked to go on with; what it repeats of that is left out.
-        replaceable: another model goes on where it fails.
+        attempt: its number within the branch, from 1.
+        after: the text that it is asked to continue; what it repeats of that is left out.
+        replaceable: another model takes over if it fails.
     """
 
     prompt: ModelRequest
@@ -64,7 +64,7 @@ class BranchCalls:
         began: `time.perf_counter` at the arrival of the request.
 
     Attributes:
-        accompanying: fields of the request's body that go with every call.
+        accompanying: fields of the request body that are sent with every call.
         limit: of the tokens of the whole answer.
     """
 
@@ -99,12 +99,12 @@ class BranchCalls:
         return outcome
 
     async def take(self, running: RunningBranch, pieces: AsyncIterator[str]) -> bool:
-        """Write text that the call of another branch writes for this one, as far as its watch lets it pass.
+        """Write text that another branch's call produces for this one, as far as its watch lets it pass.
 
         Returns:
             whether its buffer had room for all of it.
 
-        Raises `LowQualityTextError`, and what the pieces end with.
+        Raises `LowQualityTextError`, and what ``pieces`` raises.
         """
         watch = running.spec.watch() if running.spec.watch is not None else None
         spoiled: LowQualityTextError | None = None
@@ -113,7 +113,7 @@ class BranchCalls:
                 if (text := _watched(watch, piece)) and not await self._take(running, text):
                     return False
                 _check(watch)
-        except LowQualityTextError as error:  # what the watch holds back stands before that place
+        except LowQualityTextError as error:  # what the watch holds back precedes that position
             spoiled = error
         if text := _watched(watch, "", whole=True):
             await self._take(running, text)
@@ -128,7 +128,7 @@ class BranchCalls:
         ledger = self._ledger_of(running)
         most, reservation = await ledger.reserve(tokens, room)
         options = call.options.model_copy(update={"max_tokens": most})
-        if running.spec.kind in NOT_TEXT:  # what they write is not the answer
+        if running.spec.kind in NOT_TEXT:  # their text is not part of the answer
             options = options.model_copy(update={"logprobs": None})
         running.writers[-1].unreported = tokens or estimate(prompt)
         failure: Exception | None = None
@@ -157,7 +157,7 @@ class BranchCalls:
                                 written=written,
                             )
                             record.finish_reason = None if outcome is None else outcome.reason
-                        finally:  # what is held back when a stream breaks, or time is up, is not lost
+                        finally:  # what is held back when a stream breaks or time runs out is not lost
                             if written is not None and (held := written.release()):
                                 running.write(fix_surrogates(held), time.perf_counter() - self._began)
                         if written is not None and not running.calls and (said := written.warning(running.text)):
@@ -174,7 +174,7 @@ class BranchCalls:
                 running.writers[-1].left_out += trimmer.left_out
             ledger.settle(reservation)
         if outcome.reason == "length" and most is not None and most != room:
-            return Outcome("budget")  # the budget left less room than the call would have had
+            return Outcome("budget")  # the budget left less than the call would have had
         return outcome
 
     async def _read(
@@ -189,7 +189,7 @@ class BranchCalls:
         trimmer: OverlapTrimmer | None,
         written: WrittenCalls | None,
     ) -> Outcome | None:
-        """Read a stream into its branch; return how it ended, ``None`` if it broke off."""
+        """Read a stream into its branch; return how it ended, or ``None`` if it broke off."""
         reason: FinishReason | None = None
         mending = Mending()
         watch = running.spec.watch() if running.spec.watch is not None else None
@@ -220,7 +220,7 @@ class BranchCalls:
             _check(watch)
             await self._take_calls(running, chunk)
             reason, running.heard.stop_text = chunk.finish_reason or reason, chunk.stop_text or running.heard.stop_text
-            if goes_on and reason is not None:  # calls were made, and nothing but white space comes behind them
+            if goes_on and reason is not None:  # calls were made, and only white space follows
                 break
         if reason is not None:
             running.hand_over(ended=True)
@@ -235,7 +235,7 @@ class BranchCalls:
         return None if reason is None else Outcome(reason)
 
     def _note(self, running: RunningBranch, chunk: Chunk, reservation: Reservation) -> None:
-        """Take in what a chunk says beside the answer."""
+        """Store what a chunk carries besides the answer."""
         if chunk.usage:
             self.count(running, chunk.usage, reservation)
         if chunk.decoding:
@@ -252,7 +252,7 @@ class BranchCalls:
     async def _tell_thoughts(
         self, running: RunningBranch, thoughts: Sequence[Mapping[str, Any]], *, refused: bool = False
     ) -> None:
-        """Tell what was thought before what follows, and that this is a refusal."""
+        """Report the reasoning that precedes the next text, and whether that text is a refusal."""
         running.heard.thoughts += tuple(thoughts)
         if not running.spec.standalone:
             running.heard.refused = running.heard.refused or refused
@@ -264,7 +264,7 @@ class BranchCalls:
             await self._announce(RefusalStarted(choice=running.spec.choice))
 
     async def _take(self, running: RunningBranch, text: str) -> bool:
-        """Take new text of a branch; False once its buffer is full."""
+        """Take new text of a branch; return False once its buffer is full."""
         fits = running.write(text, time.perf_counter() - self._began)
         new = running.new_logprobs()
         await self._announce(BranchDelta(branch_id=running.spec.id, text=text, logprobs=new))
@@ -273,7 +273,7 @@ class BranchCalls:
         return fits
 
     async def _take_calls(self, running: RunningBranch, chunk: Chunk) -> None:
-        """Hand on the tool calls of a branch that stands alone, once the text before them has been read."""
+        """Pass on the tool calls of a standalone branch, once the text before them has been read."""
         if running.spec.standalone:
             for delta in chunk.tool_calls:
                 await running.caught_up()
@@ -289,7 +289,7 @@ class BranchCalls:
             )
 
     async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
-        """Take in what belongs to a further answer of the same call."""
+        """Store what belongs to a further answer of the same call."""
         further.logprobs += map(_mended, chunk.logprobs)
         if chunk.refused and not further.refused:
             further.refused = True
@@ -321,26 +321,26 @@ class BranchCalls:
         return running.spec.ledger or self._ledger
 
     def estimate(self, running: RunningBranch) -> None:
-        """Count a call that was cut short, and so never reported, by what was sent and received."""
+        """Estimate the usage of a call that was cut short, and so never reported, from what was sent and received."""
         if running.writers and (unreported := running.writers[-1].unreported):
             written = self._unreported_text(running)
             self.count(running, Usage(prompt_tokens=unreported, completion_tokens=written, calls=1))
 
     @staticmethod
     def _unreported_text(running: RunningBranch) -> int:
-        """Estimated tokens of the text that no usage has covered."""
+        """Return the estimated tokens of the text that no reported usage covers."""
         left_out = sum(each.left_out for each in running.writers)
         return max(0, typical_tokens(len(running.text) + left_out) - running.usage.completion_tokens)
 
     def settle(self, running: RunningBranch) -> None:
-        """Settle the account of an ended branch: what no usage was reported for is estimated."""
+        """Settle the usage of an ended branch; what was not reported is estimated."""
         self.estimate(running)
         if running.discarded:
             running.discard_usage()
 
 
 def _written_calls(running: RunningBranch, call: BranchCall) -> WrittenCalls | None:
-    """What looks for calls in the text of an answer, if its model may make some."""
+    """Return the detector of calls in the text of an answer, if its model may make any."""
     prompt, held = call.prompt, call.options.response_format is not None
     may_call = prompt.tools and prompt.tool_choice != "none" and running.spec.standalone
     if held or prompt.n > 1 or call.after or not may_call:
@@ -349,7 +349,7 @@ def _written_calls(running: RunningBranch, call: BranchCall) -> WrittenCalls | N
 
 
 def _with_calls(chunk: Chunk, written: WrittenCalls) -> Chunk:
-    """A chunk with the text that is certain to be some, and with the calls that the answer has turned out to be."""
+    """Return a chunk with the text that is certain not to be a call, and with the calls that were recognised."""
     text = written.feed(chunk.text)
     cut = chunk.finish_reason != "stop"
     may_be = written.only_blanks_follow if chunk.finish_reason is None else chunk.finish_reason in ("stop", "length")
@@ -361,14 +361,14 @@ def _with_calls(chunk: Chunk, written: WrittenCalls) -> Chunk:
 
 
 def _watched(watch: TextWatch | None, text: str, *, whole: bool = False) -> str:
-    """What a watch passes on of new text; ``whole``: it is the last one."""
+    """Return what a watch passes on of new text; ``whole``: it is the last."""
     if watch is None:
         return text
     return watch.feed(text) + (watch.finish() if whole else "")
 
 
 def _check(watch: TextWatch | None) -> None:
-    """Raise `LowQualityTextError` where a text ends because it is spoiled from here on."""
+    """Raise `LowQualityTextError` if the watch ends the text because it is spoiled from here on."""
     if watch is not None and watch.fault:
         raise LowQualityTextError(watch.fault)
 
@@ -379,12 +379,12 @@ def _mended(score: TokenLogprob) -> TokenLogprob:
 
 
 def _since(stages: Stages, began: float) -> Stages:
-    """The same, in seconds since the request arrived."""
+    """Return the stages in seconds since the request arrived."""
     return Stages(**{name: None if at is None else at - began for name, at in asdict(stages).items()})
 
 
 def estimate(prompt: ModelRequest) -> int:
-    """The tokens of a prompt, which take a part of the budget until they are reported."""
+    """Estimate the tokens of a prompt, which are reserved in the budget until they are reported."""
     return sum(typical_tokens(len(message.content)) for message in prompt.messages)
 
 
@@ -392,7 +392,7 @@ _REASONS = (None, *get_args(FinishReason))
 
 
 def what_is_wrong(chunk: Chunk) -> str | None:
-    """Name the first field that cannot be used, with its value's type; ``None``: all can."""
+    """Return the first unusable field with the type of its value; ``None`` if all are usable."""
     given: Mapping[str, tuple[Any, type | tuple[type, ...]]] = {
         "text": (chunk.text, str),
         "usage": (chunk.usage, (Usage, type(None))),

@@ -25,14 +25,14 @@ NOT_TEXT: frozenset[str] = frozenset({
 
 @dataclass(frozen=True)
 class PromptTarget:
-    """The model that a prompt is made for: that of the route, or another one that a branch is asked of.
+    """The model that a prompt is made for: that of the route, or another that writes a branch.
 
     Provisional beyond what the guide to extending uses: it may change in any release.
 
     Attributes:
         backend: the model.
-        capabilities: what it can do; with its family of prompts, and the calls that this answer may make there.
-        template: the prompt template of a name, for its family of prompts.
+        capabilities: what it can do, with its prompt family and the calls that this answer may make there.
+        template: returns the prompt template of a name, for its prompt family.
     """
 
     backend: Backend
@@ -50,39 +50,39 @@ class BranchSpec:
         id: unique within the answer.
         kind: of its text.
         options: for sampling.
-        title: of what it writes, where that is no section.
+        title: of what it writes, if that is not a section.
         heading: of its section.
         form: of its section, as its plan names it.
         index: of its section, from 1.
         after: branches that must have ended before it starts.
-        until: what it waits for besides.
-        prompt: makes the prompt for the model that is asked, when the branch starts and what it waits for is there.
+        until: what else it waits for.
+        prompt: makes the prompt for the model that is asked, once everything it waits for is ready.
         fallback_prompt: makes the prompt for one retry after a failure, for the model that is asked, from the text
             received so far; ``None``: give up.
-        restart_marker: stands between the text received and that of the retry. It tells readers of the pieces that
+        restart_marker: separates the text received from that of the retry. It signals to readers of the stream that
             the incomplete line before it is cancelled and arrives again. Neither is part of the text.
         label: its name in warnings, as the subject of a sentence; by default, its `name` in quotes.
         on_end: called when the branch has ended, in any way.
-        deadline_s: seconds after the request at which the branch fails, if that is before the deadline.
+        deadline_s: seconds after the request at which the branch fails, if before the deadline.
         allow_refusal: whether a refusal is a result, not a failure.
         allow_empty: whether an answer without text is a result, not a failure.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
-        watch: makes what watches the text of one try, changes it, and ends the call where it is spoiled.
-        standalone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is
-            sent as it comes. Calls wait until its text has been read, so something must read it while it runs. Those
-            of other branches are left out.
-        version: which version of the whole answer it writes, where several are written and one is shown: each has all
-            of ``max_tokens``.
+        watch: makes the watch over one attempt's text, which changes it and ends the call where it is spoiled.
+        standalone: its text is an answer by itself: its tool calls are passed on, and its reasoning and refusals are
+            streamed. Calls wait until its text has been read, so something must read it while it runs. Those of other
+            branches are left out.
+        version: which version of the whole answer it writes, if multiple are written and one is shown; each can use
+            all of ``max_tokens``.
         backend: writes it; by default, that of the route.
-        successors: the models that go on where it fails, in their order; by default, the fallbacks for the backend of
-            the route, and nobody where ``backend`` is given.
-        on_call: takes each of its tool calls, with its place, as soon as it is whole; then no event tells its pieces.
-        work: writes it, where no model does.
-        ledger: of its budget, which lies within that of the answer.
-        given: its text, as another branch's call writes it. Where that ends with a `StrettoError`, or is spoiled, the
-            rest is asked for by a separate call.
-        written: asked before the first call, when those in ``after`` have ended: writes the branch without one, or
-            returns False.
+        successors: the models to fall back to, in order; by default, the fallbacks for the backend of the route, or
+            none if ``backend`` is given.
+        on_call: receives each complete tool call with its index; its fragments are then not reported as events.
+        work: writes it, if no model does.
+        ledger: of its budget, which is part of the answer's.
+        given: its text, written by another branch's call. If that ends with a `StrettoError`, or is spoiled, a
+            separate call asks for the rest.
+        written: called before the first call, once the branches in ``after`` have ended: writes the branch without a
+            call, or returns False.
     """
 
     id: str
@@ -116,7 +116,7 @@ class BranchSpec:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What events and the answer tell of what it writes."""
+        """What events and the answer say about what it writes."""
         return {"title": self.title, "heading": self.heading, "form": self.form, "index": self.index}
 
     @property
@@ -132,7 +132,7 @@ class TextWatch(Protocol):
     """
 
     fault: str
-    """Why the text ends here, as half a sentence; empty while it goes on."""
+    """Why the text ends here, as half a sentence; empty while it continues."""
 
     def feed(self, text: str) -> str:
         """Take new text; return what can be passed on already."""

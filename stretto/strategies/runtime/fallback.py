@@ -1,7 +1,7 @@
-"""Another model goes on where one has failed: which one may, what is told of it, and the error where none could.
+"""Fallbacks: which model continues after a failure, how that is reported, and the error if none can.
 
-The next model is asked once a backend's own attempts are spent (`stretto.backends.resilience.retry`), or at once where
-its breaker is open. What the models of an answer have in common is here; `attempts` asks them.
+The next model is asked once a backend's retries are used up (`stretto.backends.resilience.retry`), or at once if its
+breaker is open. The state shared by the models of an answer is here; `attempts` asks them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from stretto.values.errors import (
 )
 from stretto.values.request import Request
 
-_HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
-_AWAY = (*_HOPELESS, ConnectionFailedError)  # of every call of the answer
+_HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # another prompt cannot help
+_AWAY = (*_HOPELESS, ConnectionFailedError)  # fails every call of the answer
 
 
 @dataclass(eq=False)
 class Failed:
-    """A model that failed a branch; ``late``: it is slow, and has written nothing."""
+    """A model that failed a branch; ``late``: it was too slow, and wrote nothing."""
 
     backend: Backend
     error: StrettoError
@@ -52,13 +52,13 @@ class _TakenOver:
 
 
 class Fallback:
-    """The models that may go on in one answer.
+    """The fallback models of one answer.
 
-    A model that cannot be reached, or that lets nobody in, is passed over by the branches that begin later.
+    Branches that begin later skip a model that cannot be reached or denies access.
 
     Args:
-        models: in their order.
-        unfit: models that are not asked, each with a sentence that says why.
+        models: in order.
+        unfit: models that are not asked, each with a sentence saying why.
     """
 
     def __init__(self, models: Sequence[Backend] = (), unfit: Mapping[str, str] | None = None) -> None:
@@ -69,7 +69,7 @@ class Fallback:
 
     @classmethod
     def of(cls, models: Sequence[Backend], request: Request) -> Fallback:
-        """Those of the models that can do what the request needs."""
+        """Build it from the models that can do what the request needs."""
         fit: list[Backend] = []
         unfit: dict[str, str] = {}
         for each in models:
@@ -85,16 +85,16 @@ class Fallback:
         return self._models
 
     def chain(self, first: Backend, successors: Sequence[Backend] | None = None) -> FallbackChain:
-        """The models that a branch is asked of, one after the other; ``successors``: instead of all that may go on."""
+        """Return the chain of models to try for a branch; ``successors`` replace the fallbacks of the answer."""
         others = [each for each in (self._models if successors is None else successors) if each is not first]
         return FallbackChain((first, *others), self._away, self._unfit if others or successors is None else {})
 
     def took_over(self, running: RunningBranch, failed: Sequence[Failed], *, kept: bool) -> None:
-        """Note that the last writer of a branch goes on with it, with text of another one if ``kept``."""
+        """Note that the last writer of a branch took over, continuing another's text if ``kept``."""
         self._taken_over.append(_TakenOver(running, running.writers[-1], tuple(failed), kept))
 
     def warnings(self) -> Iterator[AnswerWarning]:
-        """A sentence for each two models of which one took over from the other, with the parts that it wrote."""
+        """Yield a warning for each pair of models of which one took over from the other, with the parts it wrote."""
         groups: dict[tuple[str, str, bool], list[_TakenOver]] = {}
         for each in self._taken_over:
             if each.running.wrote(each.writing) and not each.running.unused:
@@ -109,7 +109,7 @@ class Fallback:
 
 
 class FallbackChain:
-    """The models of one branch, and how those before the one at work have failed."""
+    """The models of one branch, and how those before the current one have failed."""
 
     def __init__(self, models: Sequence[Backend], away: list[Failed], unfit: Mapping[str, str]) -> None:
         self._left = list(models)
@@ -120,7 +120,7 @@ class FallbackChain:
 
     def first(self) -> Backend:
         reached = [each for each in self._left if self._known_away(each) is None]
-        if not reached:  # then the others are no better
+        if not reached:  # then the rest are no better
             return self._take(self._left[0])
         while (passed := self._known_away(self._left[0])) is not None:
             self._left.pop(0)
@@ -129,7 +129,7 @@ class FallbackChain:
 
     @property
     def failures(self) -> Sequence[Failed]:
-        """The models that have failed, in their order, each with its last error."""
+        """The models that have failed, in order, each with its last error."""
         return self._failed
 
     @property
@@ -158,7 +158,7 @@ class FallbackChain:
         return any(self._known_away(each) is None for each in self._left)
 
     def failed(self, backend: Backend, error: StrettoError, *, wrote: bool) -> None:
-        """Note the error of a model's call; what failed before a breaker opened says more than the breaker."""
+        """Note the error of a model's call; an error from before a breaker opened says more than the breaker's."""
         late = isinstance(error, StalledError) and not error.transient and not wrote
         before = next((each for each in self._failed if each.backend is backend), None)
         if before is None:
@@ -169,10 +169,10 @@ class FallbackChain:
             self._away.append(Failed(backend, error))
 
     def next(self, backend: Backend, error: BackendError) -> Backend | None:
-        """The model that goes on after such an error; ``None``: no other one would do better.
+        """Return the model to continue with after this error; ``None``: no other would do better.
 
-        A request that was refused as a whole is the caller's mistake, and goes to no other model. One that is too long
-        goes to models with a larger window; one with an option that this model does not take, to the next.
+        A request that was rejected as invalid is the caller's mistake, and goes to no other model. One that is too long
+        goes to models with a larger window; one with an option that this model does not accept, to the next.
         """
         too_long = isinstance(error, ContextOverflowError)
         if isinstance(error, RequestRejectedError) and not too_long and error.parameter is None:
@@ -190,7 +190,7 @@ class FallbackChain:
         return None
 
     def once_more(self) -> Backend | None:
-        """The model that is asked once more, in another way: the last one that may answer; ``None``: none may."""
+        """Return the model to ask once more with another prompt: the last that can answer; ``None``: none can."""
         vain = _HOPELESS if len(self._asked) == 1 else _AWAY
         for backend in reversed(self._asked):
             found = next(each for each in self._failed if each.backend is backend)
@@ -210,16 +210,16 @@ class FallbackChain:
 
 
 def _is_larger(other: Backend, failed: Backend) -> bool:
-    """Whether a model may read more than the one that failed."""
+    """Return whether a model can read more than the one that failed."""
     had, has = failed.capabilities.context_window, other.capabilities.context_window
     return had is None or has is None or has > had
 
 
 def _after(before: StrettoError, error: StrettoError) -> StrettoError:
-    """The later of two errors of one model, which tells the attempts of both."""
+    """Return the later of two errors of one model, with the attempts of both."""
     if error is before or not (isinstance(error, BackendError) and isinstance(before, BackendError)):
         return error
-    told = copy(error)  # a backend may raise one error for several calls
+    told = copy(error)  # a backend can raise one error for multiple calls
     told.attempts += before.attempts
     return told
 
@@ -230,14 +230,14 @@ def _with_name(failed: Failed) -> str:
 
 
 def alone(prompt: ModelRequest) -> ModelRequest:
-    """The same without the turns before the question, for a model that does not read them."""
+    """Return a prompt without the turns before the question, for a model that does not read them."""
     asked = max((at for at, each in enumerate(prompt.messages) if each.role == "user"), default=0)
     system = (each for each in prompt.messages[:asked] if each.role == "system")
     return replace(prompt, messages=(*system, *prompt.messages[asked:]))
 
 
 def check_needs(request: Request, backend: Backend) -> None:
-    """Raise `InvalidRequestError` for what the backend cannot do, with the remedy."""
+    """Raise `InvalidRequestError` for anything the backend cannot do, with the remedy."""
     able = backend.capabilities
     if request.options.logprobs is not None and not able.logprobs:
         raise InvalidRequestError(

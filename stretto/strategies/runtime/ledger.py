@@ -20,8 +20,8 @@ LEAST_ANSWER = 16  # tokens; a call limited to fewer is not worth its prompt
 class Reservation:
     """Tokens and calls reserved for a call in flight and its retries.
 
-    ``tokens``: reserved until the call has ended; ``calls``: sent, with their usage not reported yet; ``outer``: the
-    same in the ledger of the whole answer.
+    ``tokens``: reserved until the call has ended; ``calls``: sent, but with no usage reported yet; ``outer``: the
+    reservation in the ledger of the whole answer.
     """
 
     ledger: Ledger
@@ -30,7 +30,7 @@ class Reservation:
     outer: Reservation | None = None
 
     def refusal(self) -> str | None:
-        """Why a call may not be repeated; ``None`` if it may."""
+        """Return why a call may not be repeated; ``None`` if it may."""
         if self.ledger.calls_left != 0:
             return None if self.outer is None else self.outer.refusal()
         return f"the budget of {self.ledger.names[0]}={self.ledger.budget.max_calls} is used up"
@@ -44,13 +44,13 @@ class Reservation:
 
 
 class Ledger:
-    """Counts usage against a budget; calls in flight hold a reservation until their usage is known.
+    """Counts usage against a budget; calls in flight keep a reservation until their usage is known.
 
-    Retries and hedges count as calls: their senders ask the reservation first (`backends.allowance`).
+    Retries and hedges count as calls: they check the reservation first (`backends.allowance`).
 
     Args:
         budget: of calls, tokens and money.
-        whole: the ledger of the whole answer, where this one is of a part of its calls only.
+        whole: the ledger of the whole answer, if this one covers only some of its calls.
         names: what calls and tokens of the budget are called in errors.
 
     Attributes:
@@ -82,20 +82,20 @@ class Ledger:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether tokens of prompts have to be counted before they are sent."""
+        """Whether the tokens of prompts must be counted before they are sent."""
         own = self.budget.max_tokens_total is not None
         return own or (self._whole is not None and self._whole.counts_tokens)
 
     def check_price(self, backend: Backend) -> None:
-        """Raise `BudgetExceededError` where money is counted and nobody knows what a call of this model costs."""
+        """Raise `BudgetExceededError` if the budget limits money and the price of this model is unknown."""
         most = self.budget.max_cost
         if most is not None and not self.price_known(backend):
             raise price_needed(most, backend.name)
 
     async def reserve(self, prompt_tokens: int, max_tokens: int | None) -> tuple[int | None, Reservation]:
-        """Reserve the cost of one call; what running calls hold of the tokens that it wants is waited for.
+        """Reserve the cost of one call; wait while running calls have reserved tokens that it needs.
 
-        Returns the limit of generated tokens (``None``: no limit) and the reservation, which goes back to `settle`.
+        Returns the limit of generated tokens (``None``: no limit) and the reservation, to be passed to `settle`.
         Raises `BudgetExceededError`.
         """
         while (holder := self._holder(prompt_tokens, max_tokens)) is not None:
@@ -103,7 +103,7 @@ class Ledger:
         return self._reserve_now(prompt_tokens, max_tokens)
 
     def _holder(self, prompt_tokens: int, max_tokens: int | None) -> Ledger | None:
-        """The ledger whose running calls hold tokens that a call wants."""
+        """Return the ledger whose running calls have reserved tokens that a call needs."""
         total = self.budget.max_tokens_total
         if total is not None and self._reserved:
             left = total - self.usage.total_tokens - self._reserved - prompt_tokens

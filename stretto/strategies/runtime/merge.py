@@ -13,7 +13,7 @@ from stretto.values.answer import Branch
 
 
 class TextSource(Protocol):
-    """A branch as seen by the merge: pieces of text, and an end.
+    """A branch as the merge sees it: chunks of text, and an end.
 
     Provisional: it may change in any release.
     """
@@ -53,9 +53,9 @@ class Merge:
     The first branch that has not ended streams live; later ones wait in bounded buffers.
 
     Args:
-        emit: hands text to the reader.
+        emit: passes text to the reader.
         now_s: seconds since the request arrived.
-        screen: makes a last filter for the text of a branch, when its turn comes.
+        screen: makes the last filter for the text of a branch, when its turn comes.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Merge:
         self._screen = screen
         self._now_s = now_s
         self.first_s: float | None = None
-        """When the reader got the first text, in seconds since the request arrived."""
+        """When the reader received the first text, in seconds since the request arrived."""
         # Holds one closure per segment and no text: strategies bound the number of segments.
         self._segments = Queue[Callable[[], Awaitable[None]]]()
         self._done = anyio.Event()
@@ -94,7 +94,7 @@ class Merge:
         self._queue(segment)
 
     async def add_at_once(self, text: str | Callable[[], str]) -> None:
-        """Add fixed text and, if all before it is written, wait until the reader has it.
+        """Add fixed text and, if everything before it is written, wait until the reader has it.
 
         Only for the task that adds segments: add nothing else until this returns.
         """
@@ -117,7 +117,7 @@ class Merge:
 
         ``lead`` makes the text before the first text of the branch; it is not called for a branch without text.
         ``ending`` makes the text after the branch, once it has ended.
-        ``as_it_is``: its text is JSON, out of which nothing can be taken.
+        ``as_it_is``: its text is JSON, from which nothing can be removed.
         """
 
         async def segment() -> None:
@@ -161,7 +161,7 @@ class Merge:
         self._segments.add(segment)
 
     def _whole(self, text: str) -> str:
-        """A text that is there as a whole, as the last filter leaves it."""
+        """Return a complete text as the last filter leaves it."""
         screen = self._screen() if text else None
         return text if screen is None else screen.feed(text) + screen.finish()
 

@@ -1,4 +1,4 @@
-"""What is known of an answer's model, from checks and earlier answers: its lengths, what it holds."""
+"""What is known about an answer's model from checks and earlier answers: its lengths, and what it handles."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from stretto.values.route import Shape
 
 
 class ModelProfile:
-    """What is known of one model, which an answer adds to.
+    """What is known about one model; each answer adds to it.
 
     Args:
         backend: of the answer.
-        language: of the question; what a model holds differs by language.
-        prompts: that it is asked with; see `History.track_record`.
+        language: of the question; what a model can do differs by language.
+        prompts: those it is asked with; see `History.track_record`.
     """
 
     def __init__(self, backend: Backend, language: str, prompts: Prompts) -> None:
@@ -32,42 +32,42 @@ class ModelProfile:
 
     @property
     def measured(self) -> Measured | None:
-        """What the backend has measured of its speed, if it is a local one."""
+        """The speed that a local backend has measured; ``None`` for others."""
         return measured_by(self.backend)
 
     @property
     def history(self) -> History:
-        """What its earlier answers showed to whoever asks."""
+        """What its earlier answers showed."""
         return history_of(self.backend)
 
     def usual_tokens(self, shape: Shape | None) -> int | None:
-        """Tokens that its last straight answers to questions of this shape had; ``None`` after too few."""
+        """Return the usual tokens of its last direct answers to questions of this shape; ``None`` after too few."""
         return None if shape is None else self.history.usual_tokens(shape)
 
     def note_track_record(self, kind: Kind, request: Request, *, held: bool) -> None:
-        """Note whether it held an answer of this kind (`stretto.router.track_record`) in the answer's language.
+        """Note whether it managed an answer of this kind (`stretto.router.track_record`) in the answer's language.
 
-        A failure counts only where the router had chosen to answer like this.
+        A failure counts only if the router had chosen this kind.
         """
         if held or request.strategy == "auto":
             self.history.track_record(kind, self._language, self._prompts).note(held=held)
 
     def note_record(self, request: Request, branches: Sequence[RunningBranch]) -> None:
-        """Note how long a straight answer was that is held to a schema."""
+        """Note the length of a direct answer that follows a schema."""
         form = request.options.response_format
         for branch in (running.branch for running in branches if running.in_answer and running.spec.kind == "direct"):
             if isinstance(form, dict) and branch is not None and branch.finish_reason == "stop":
                 self.history.note_field(form, WHOLE, typical_tokens(len(branch.text)))
                 for name, value in _object_in(branch.text).items():
                     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
-                        continue  # what is known of such a list is the length of one element
+                        continue  # for such a list, the length of one element is recorded
                     said = json.dumps(value, ensure_ascii=False)
                     self.history.note_field(form, path_name((name,)), typical_tokens(len(said)))
 
     def note_lengths(self, shape: Shape, branches: Sequence[RunningBranch]) -> None:
-        """Note how long a direct answer to a question of this shape turned out.
+        """Note the length of a direct answer to a question of this shape.
 
-        What was cut short tells nothing, unless it was long already.
+        One that was cut short says nothing, unless it was already long.
         """
         for running in branches:
             branch = running.branch
@@ -82,7 +82,7 @@ class ModelProfile:
 
 
 def _object_in(text: str) -> Mapping[str, Any]:
-    """The fields of an answer that is an object; none of any other."""
+    """Return the fields of an answer that is a JSON object; none of any other."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

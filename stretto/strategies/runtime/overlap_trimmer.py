@@ -1,4 +1,4 @@
-"""Joins a continuation to the text that it continues: what it repeats of that text's end is left out."""
+"""Join a continuation to the text it continues, leaving out what it repeats of that text's end."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 
 _LETTERS = 2  # of a single word that counts as repeated
 _LINE = 3  # words that begin on a new line and count as repeated
-_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"  # scripts that write no blanks between words
+_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"  # scripts that write no spaces between words
 _UNSPACED_LETTERS = 4
 _STARTS = re.compile(rf"(?<!\w)\S|[{_UNSPACED}]")
 _WORD = re.compile(r"\w+")
 
 
 class OverlapTrimmer:
-    """Passes a continuation on without the words at its beginning that the text before it ends with.
+    """Passes a continuation on without its first words if the text before it ends with them.
 
-    Text is held back only while it may still be such a repetition. The result does not depend on how the stream was
+    Text is held back only while it could still be such a repetition. The result does not depend on how the stream was
     chunked.
 
     Args:
@@ -32,7 +32,7 @@ class OverlapTrimmer:
         self._held = ""
         self.left_out = 0
         self._places: list[int] | None = None
-        """Where in the text before a repetition may begin that is not complete yet, in order."""
+        """Where in the preceding text a still incomplete repetition could begin, in order."""
         self._complete: list[int] = []
 
     def feed(self, text: str) -> str:
@@ -79,20 +79,20 @@ class OverlapTrimmer:
         return self._without_gap(self._held)
 
     def _is_repeated(self, place: int, repeated: str, following: str, blank: str) -> bool:
-        """Whether it is the repetition of something, and not by chance the same."""
+        """Return whether it is a repetition rather than a coincidence."""
         words = _WORD.findall(repeated)
-        if place and self._before[place - 1].isalnum():  # in the middle of a script without blanks
+        if place and self._before[place - 1].isalnum():  # in the middle of a script without spaces
             return len(repeated) >= _UNSPACED_LETTERS
         if "\n" in blank:  # lines may well be alike
             return len(words) >= _LINE
         if len(words) > 1:
             return True
         if following.isalnum() and repeated[-1:].isalnum() and blank:
-            return False  # " then" behind "the" is another word
+            return False  # " then" after "the" is another word
         return bool(words) and sum(map(str.isalpha, words[0])) >= _LETTERS
 
     def _without_gap(self, rest: str) -> str:
-        """The rest without the white space that the text before has already."""
+        """Return the rest without the white space that the preceding text already ends with."""
         for have in self._gap:
             if not rest.startswith(have):
                 break

@@ -1,4 +1,4 @@
-"""Parts of an answer: how long they may get, what stands where one is missing, and their text in a list item."""
+"""Parts of an answer: their length limits, the notes for missing ones, and their text in a list item."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TOKENS_PER_WORD = 2.0  # allows for other languages and for code
 ROOM = 3  # a part is cut at this multiple of its budget
 _TITLE = 60  # characters
-THINKING = 2_000  # tokens a reasoning model may spend before it writes; providers count them as completion tokens
+THINKING = 2_000  # tokens a reasoning model can spend before it writes; providers count them as completion tokens
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Notes:
     broken: str = field(default_factory=lambda: languages().notes["en"][1])
 
     def ending(self, branch: Branch, title: str = "") -> str:
-        """The note after a part that has ended; give ``title`` if the reader has not seen it yet."""
+        """Return the note after a part that has ended; pass ``title`` if the reader has not seen it yet."""
         if branch.status == "finished":
             return ""
         if branch.text.strip():
@@ -37,14 +37,14 @@ class Notes:
 
 
 def notes_for(request: Request) -> Notes:
-    """The notes for a request, in the language of its question; empty if it asks for none."""
+    """Return the notes for a request in the language of its question; empty if it asks for none."""
     if request.on_missing == "omit":
         return Notes("", "")
     return Notes(*languages().notes[language_of(request.question)])
 
 
 def tell_limits(request: Request, runner: Runner) -> None:
-    """Warn about ``stop``, which parts do not get."""
+    """Warn that ``stop`` does not apply to parts."""
     if request.options.stop:
         runner.warn(
             "stop was left out: it would cut parts in the middle. Ask with strategy='direct' to have it.", "option"
@@ -52,15 +52,15 @@ def tell_limits(request: Request, runner: Runner) -> None:
 
 
 def room_of(words: int) -> int:
-    """Tokens after which a part of so many words is cut."""
+    """Return the tokens after which a part of so many words is cut."""
     return int(words * TOKENS_PER_WORD * ROOM)
 
 
 def part_options(request: Request, room: int, number: int = 0) -> GenerationOptions:
-    """Options of a call for a part of an answer, which may have ``room`` tokens.
+    """Return the options of a call for a part of an answer with at most ``room`` tokens.
 
-    A ``stop`` would cut it in the middle. With the same random numbers, parts would begin with the same words, so each
-    has a ``number`` from 1.
+    ``stop`` is dropped, since it would cut the part in the middle. With the same seed, parts would begin with the same
+    words, so each has a ``number`` from 1.
     """
     seed = request.options.seed
     own = {} if seed is None else {"seed": seed + number}
@@ -68,19 +68,19 @@ def part_options(request: Request, room: int, number: int = 0) -> GenerationOpti
 
 
 def share_of(request: Request, wanted: int, parts: int) -> int:
-    """The most tokens of one of so many parts that wants this many: at most its share of ``max_tokens``."""
+    """Return the tokens that one of ``parts`` parts can have: ``wanted``, at most its share of ``max_tokens``."""
     most = request.options.max_tokens
     return wanted if most is None else min(wanted, max(1, most // max(1, parts)))
 
 
 def title_from(text: str) -> str:
-    """The beginning of a text on one line, cut at the end of a word."""
+    """Return the beginning of a text on one line, cut at the end of a word."""
     line = " ".join(text.split())
     return line if len(line) <= _TITLE else line[:_TITLE].rsplit(" ", 1)[0] + "…"
 
 
 class Flow:
-    """Formats streamed text. White space is shown only once text follows it, so that none is trailing."""
+    """Formats streamed text. White space is shown only once text follows it, so none trails."""
 
     def __init__(self, indent: str = "") -> None:
         self._indent = indent

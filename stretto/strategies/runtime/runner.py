@@ -1,7 +1,6 @@
-"""Runs branches: bounded concurrency, deadline, budget, and nothing left behind on leaving.
+"""Run branches with bounded concurrency, a deadline and a budget, and leave nothing running on exit.
 
-A branch that fails for good (`attempts` says what is tried before) is reported as failed; it never takes the others
-with it.
+A branch that fails for good (after all that `attempts` tries) is reported as failed, and never takes the others down.
 """
 
 from __future__ import annotations
@@ -48,23 +47,23 @@ _AFTER_DEADLINE_S = 1.0
 
 
 class Runner:
-    """What a strategy works with: it starts branches, adds them to the merge, and warns. Opened by `open_runner`.
+    """The interface of a strategy to its answer: starts branches, merges them, and warns. Opened by `open_runner`.
 
     Provisional beyond what the guide to extending uses: it may change in any release.
 
     Attributes:
         merge: the merged text.
         branches: all branches started so far.
-        fallback: the models that go on where that of a branch fails.
+        fallback: the models to use when that of a branch fails.
         backends: those of the client by role.
-        known: what is known of the answer's model.
+        known: what is known about the answer's model.
         warnings: for ``Answer.warnings``.
         ledger: what the answer has cost so far.
-        leaks: keeps the words of the prompts that were sent out of the answer.
+        leaks: keeps the words of the sent prompts out of the answer.
         language: of the question.
-        announce: hands an event to the reader.
-        before: changes the branches that a strategy starts, as one does that has another model write parts first.
-        failure: what code of the caller's raised in a branch: it ends the answer, and reaches the caller as it is.
+        announce: passes an event to the reader.
+        before: changes each branch that a strategy starts, for instance to have another model write parts first.
+        failure: an exception of the caller's code in a branch: it ends the answer, and reaches the caller unchanged.
         overran: the deadline ended the strategy.
     """
 
@@ -122,7 +121,7 @@ class Runner:
         tasks.start_soon(self.merge.run)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse what a strategy returns: set here, it would be lost. Raises `AttributeError`."""
+        """Reject attributes that a strategy has to return, since they would be lost here. Raises `AttributeError`."""
         if name in StrategyResult.__dataclass_fields__:
             raise AttributeError(f"A Runner has no {name!r}. Return it: return StrategyResult({name}=...).")
         super().__setattr__(name, value)
@@ -134,16 +133,16 @@ class Runner:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend of this answer can do, with the family of prompts that was named for it."""
+        """What the backend of this answer can do, with the prompt family chosen for it."""
         return self.target.capabilities
 
     @property
     def target(self) -> PromptTarget:
-        """The backend of this answer, as prompts are made for it."""
+        """The backend of this answer as a prompt target."""
         return self.target_of(self._backend)
 
     def target_of(self, backend: Backend) -> PromptTarget:
-        """A backend, as prompts are made for it."""
+        """Return a backend as a prompt target."""
         able, calls = backend.capabilities, self._slots.limits(backend).now
         if id(backend) not in self._families:
             self._families[id(backend)] = family_for(able.prompt_family, self._prompt_family(backend))
@@ -162,29 +161,29 @@ class Runner:
         return self.merge.finished and all(running.branch is not None for running in self.branches)
 
     async def text_counter(self) -> Callable[[str], int] | None:
-        """Counts the tokens of a text as the backend does; ``None`` where it can only estimate them."""
+        """Return a function that counts tokens as the backend does; ``None`` if it can only estimate them."""
         counter = method_of(self._backend, CountsText.text_counter)
         return None if counter is None else await counter()
 
     @property
     def load(self) -> Load:
-        """How busy the backend was with other answers when this one began, and what calls take there."""
+        """How busy the backend was with other answers when this one began, and how long its calls take."""
         return self._slots.limits(self._backend).load
 
     def limits_left(self) -> Mapping[str, float]:
-        """What the rate limits of the server leave now, by kind: requests, tokens; empty where nothing is known."""
+        """Return what the server's rate limits leave now, by kind (requests, tokens); empty if nothing is known."""
         return load_of(self._backend).limits_left
 
     @contextmanager
     def until_deadline(self) -> Iterator[None]:
-        """Bound work of the strategy itself by the deadline. Raises `DeadlineExceededError`."""
+        """Limit the strategy's own work by the deadline. Raises `DeadlineExceededError`."""
         with anyio.CancelScope(deadline=self._until) as scope:
             yield
         if scope.cancelled_caught:
             raise self.too_late()
 
     def too_late(self, after_s: float | None = None) -> DeadlineExceededError:
-        """Make the error for what the deadline has ended, or a part's own one, ``after_s`` seconds."""
+        """Make the error for work that the deadline ended, or a part's own deadline of ``after_s`` seconds."""
         passed_s = round(self._deadline_s if after_s is None else after_s, 3)
         return DeadlineExceededError(f"The deadline passed after {passed_s:g} s. Allow more with deadline_s.")
 
@@ -197,7 +196,7 @@ class Runner:
 
         Args:
             text: the sentence; an `AnswerWarning` brings its own code and part.
-            code: what kind of thing it tells.
+            code: the kind of warning.
             part: the id of the branch that it is about.
         """
         known = text if isinstance(text, AnswerWarning) else AnswerWarning(text)
@@ -210,7 +209,7 @@ class Runner:
             self.warn(text, code, part=part)
 
     def start(self, spec: BranchSpec) -> RunningBranch:
-        """Start a branch in the background. Its id gets an ending where another branch has the same one."""
+        """Start a branch in the background. Its id gets a suffix if another branch has the same one."""
         spec = replace(spec, id=self._free_id(spec.id))
         running = RunningBranch(self.before(spec), Progress(needed_s=self.now_s()))
         self.branches.append(running)
@@ -219,9 +218,9 @@ class Runner:
         return running
 
     async def complete(self, run: Awaitable[StrategyResult | None]) -> StrategyResult:
-        """Run a strategy until it and all branches have ended; no longer than a moment beyond the deadline.
+        """Run a strategy until it and all branches have ended, at most a moment past the deadline.
 
-        The branches end at the deadline by themselves, and most strategies then write what is there.
+        The branches end at the deadline by themselves, and most strategies then write what they have.
         """
         result: StrategyResult | None = None
         with anyio.CancelScope(deadline=self._until + _AFTER_DEADLINE_S) as scope:
@@ -282,16 +281,16 @@ class Runner:
         return branch
 
     async def _write_in_slot(self, running: RunningBranch) -> None:
-        """Let a model write a branch once one of its slots is free, and a call before it has filled the cache."""
+        """Have a model write a branch once a slot is free and an earlier call has filled the cache."""
         backend = running.spec.backend or self._backend
         await self._going_ahead.wait(running, self.target_of(backend))
         slots = self._slots.of(backend)
-        try:  # waiting for a slot that is free lets all other tasks run first
+        try:  # waiting even for a free slot lets all other tasks run first
             slots.acquire_nowait()
         except anyio.WouldBlock:
             await slots.acquire()
         try:
-            await checkpoint_if_cancelled()  # who held the slot may have ended this branch
+            await checkpoint_if_cancelled()  # the branch that had the slot may have ended this one
             await self._attempts.write(running)
         finally:
             slots.release()
@@ -299,9 +298,9 @@ class Runner:
 
 @asynccontextmanager
 async def open_runner(make: Callable[[TaskGroup], Runner]) -> AsyncIterator[Runner]:
-    """Open a place to run the branches of a request in. Leaving it ends every branch that still runs.
+    """Open a runner for the branches of a request. Leaving it ends every branch that still runs.
 
-    Raises what its body raises, or the caller's code in a branch, never an exception group around it.
+    Raises what its body or the caller's code in a branch raises, never an exception group around it.
     """
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
@@ -319,9 +318,9 @@ async def open_runner(make: Callable[[TaskGroup], Runner]) -> AsyncIterator[Runn
 
 
 class Slots:
-    """Bounds the calls of each backend by itself: a slow one takes no slots of another.
+    """Limits the concurrent calls of each backend separately: a slow one takes no slots of another.
 
-    ``share``: what the answer takes of its ``backend``, counted already.
+    ``share``: what the answer uses of its ``backend``, already counted.
     """
 
     def __init__(self, request: Request, backend: Backend, share: LoadShare) -> None:
@@ -330,13 +329,13 @@ class Slots:
         self._limiters: dict[int, anyio.CapacityLimiter] = {}
 
     def limits(self, backend: Backend) -> CallLimits:
-        """The limits of this answer when it began on a backend: its own calls take no place from themselves."""
+        """Return the limits on a backend when this answer began; its own calls do not count against it."""
         if id(backend) not in self._limits:
             self._limits[id(backend)] = CallLimits.of(backend, self._request)
         return self._limits[id(backend)]
 
     def of(self, backend: Backend) -> anyio.CapacityLimiter:
-        """What a call of a backend waits for."""
+        """Return the limiter that a call to a backend waits for."""
         if id(backend) not in self._limiters:
             self._limiters[id(backend)] = anyio.CapacityLimiter(self.limits(backend).now)
         return self._limiters[id(backend)]

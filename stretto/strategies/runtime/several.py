@@ -1,4 +1,4 @@
-"""Asking several times: one model, so that it does not answer the same each time, or the models of several roles."""
+"""Asking multiple times: one model with varied samples, or the models of different roles."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.generation_options import GenerationOptions
 from stretto.values.request import Request
 
-TEMPERATURE = 0.7  # of local models, which would take the likeliest token each time; servers sample anyway
+TEMPERATURE = 0.7  # for local models, which decode greedily by default; servers sample anyway
 
 
 def sampled(options: GenerationOptions, able: Capabilities, place: int, **changes: Any) -> GenerationOptions:
-    """Options of the sample at this place, from 0: sampling, with its own random numbers."""
+    """Return the options of sample number ``place``, from 0: sampling, with a separate seed."""
     if options.temperature is None and able.decodings:
         changes["temperature"] = TEMPERATURE
     if options.seed is not None:
@@ -25,13 +25,13 @@ def sampled(options: GenerationOptions, able: Capabilities, place: int, **change
 
 
 def prompt_tokens(request: Request) -> int:
-    """Estimated tokens of the conversation and its documents."""
+    """Estimate the tokens of the conversation and its documents."""
     characters = sum(len(each.content) for each in request.messages) + sum(len(each.text) for each in request.documents)
     return typical_tokens(characters) + 1
 
 
 def backend_for(runner: Runner, given: str | Backend, option: str) -> Backend:
-    """The backend of a role, or the backend that was given itself. Raises `InvalidRequestError`."""
+    """Return the backend of a role, or the given backend itself. Raises `InvalidRequestError`."""
     if not isinstance(given, str):
         return given
     found = runner.backends.get(given)

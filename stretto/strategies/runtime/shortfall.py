@@ -21,7 +21,7 @@ _CODES: Mapping[FinishReason, WarningCode] = {
 
 
 def shortfalls(branches: Iterable[RunningBranch], request: Request) -> list[AnswerWarning]:
-    """The warnings about these parts; those that were cut in the same way share one."""
+    """Return the warnings about these parts; parts that were cut in the same way share one."""
     alike: dict[str, list[str]] = {}
     found: dict[str, AnswerWarning] = {}
     for running in branches:
@@ -39,7 +39,7 @@ def shortfalls(branches: Iterable[RunningBranch], request: Request) -> list[Answ
 
 
 def shortfall(running: RunningBranch, request: Request) -> AnswerWarning | None:
-    """Why a part of the answer is incomplete, and the remedy; ``None`` if it is complete."""
+    """Return why a part of the answer is incomplete, and the remedy; ``None`` if it is complete."""
     name, part = called(running), running.spec.id
     if running.exception is not None:
         return AnswerWarning(f"{name} is incomplete: {running.exception}", _code(running, "part_missing"), part)
@@ -55,12 +55,12 @@ def shortfall(running: RunningBranch, request: Request) -> AnswerWarning | None:
 
 
 def _code(running: RunningBranch, otherwise: WarningCode) -> WarningCode:
-    """What took a part, or ``otherwise``."""
+    """Return the code for what cut a part, or ``otherwise``."""
     return _CODES.get(running.finish_reason, otherwise)
 
 
 def cut(running: RunningBranch, request: Request) -> str | None:
-    """How a part was cut, and the remedy; ``None`` if it ended otherwise."""
+    """Return how a part was cut, and the remedy; ``None`` if it ended otherwise."""
     if running.exception is not None:
         return None
     if running.finish_reason == "budget":
@@ -75,13 +75,13 @@ def cut(running: RunningBranch, request: Request) -> str | None:
 
 
 def called(running: RunningBranch) -> str:
-    """A part's name in a warning, as the subject of a sentence."""
+    """Return a part's name in a warning, as the subject of a sentence."""
     spec = running.spec
     return spec.label or (repr(spec.name) if spec.name else f"The {spec.kind}")
 
 
 def named(names: list[str]) -> str:
-    """Several names as one subject."""
+    """Join names into one subject."""
     if len(names) == 1:
         return names[0]
     plain = [name.rstrip(",") for name in names]
@@ -96,7 +96,7 @@ def _without_text(running: RunningBranch) -> str:
 
 
 def _place(running: RunningBranch, request: Request) -> tuple[str, str]:
-    """Which limit cut a part, and the remedy."""
+    """Return which limit cut a part, and the remedy."""
     most, own = running.spec.options.max_tokens, request.options.max_tokens
     if running.outcome.limit == "answer" and (running.spec.kind != "direct" or most != own):
         return f"by max_tokens={own}, which limits the whole answer", "Allow more."

@@ -1,6 +1,6 @@
-"""Calls of tools that a model wrote as the text of its answer: in code fences, as bare JSON, or in its own marks.
+"""Tool calls that a model wrote as the text of its answer: in code fences, as bare JSON, or in its own markup.
 
-A server without a parser for its model passes such marks on as text.
+A server without a parser for its model passes such markup on as text.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from stretto.values.tool_calls import ToolCallFragment
 
 _BEGIN = re.compile(r"(?:(`{3,}+)[ \t]*+(?:json|tool_calls?|tool_code)?[ \t\r]*+\n\s*+)?(?=[{\[])", re.IGNORECASE)
 _BEGINS = re.compile(r"`{1,2}|`{3,}+[ \t]*+\w{0,10}[ \t\r]*+(?:\n\s*+)?")  # what may become one
-_BLANKS = 40  # signs of white space behind text that are held, since a call may follow
-_LEAD = 1_000  # signs before an object; more of them are text, since all are read again with each piece
+_BLANKS = 40  # characters of white space after text that are held back, since a call could follow
+_LEAD = 1_000  # characters before an object; more of them are text, since all are read again with each chunk
 _MARKS = re.compile("|".join(map(re.escape, BEGINS)))
 _OF_A_CALL = {"name", "arguments", "parameters", "id", "type"}
 
 
 class WrittenCalls:
-    """Holds an answer back as long as it may be nothing but calls, and what follows the first mark of a call.
+    """Holds an answer back while it could consist of tool calls only, and whatever follows the first call marker.
 
-    JSON is one where each object names a tool of the request and has arguments that fit its schema. What follows a mark
-    is one where nothing else is there up to the end. All other text is passed on as it comes: it may be an example.
-    Each character is looked at a few times at most.
+    JSON is a call if each object names a tool of the request and its arguments fit the schema. Text after a marker is a
+    call if nothing else follows to the end. All other text is passed on as it streams, since it may be an example. Each
+    character is read a few times at most.
 
-    ``tools``: those that the model may call; without any, all is text. ``demanded``: it has to.
+    ``tools``: those that the model may call; without any, all is text. ``demanded``: it must call one.
     """
 
     def __init__(self, tools: Sequence[Mapping[str, Any]], *, demanded: bool = False) -> None:
@@ -40,13 +40,13 @@ class WrittenCalls:
         self._demanded = demanded
         self._holds = bool(tools)
         self._held = self._fence = ""
-        self._at = 0  # the place behind the last object that is whole, and its fence
+        self._at = 0  # the position after the last complete object and its fence
         self._span: JsonSpan | None = None  # of the object that began last
         self._start = 0
         self._objects: list[str] = []
         self._whole = 0  # of these, those whose fence is closed
-        self._tail = ""  # of the text: white space, and what may be the beginning of a mark
-        self._marked: list[str] = []  # what came since a mark
+        self._tail = ""  # of the text: white space, and what could begin a marker
+        self._marked: list[str] = []  # what came since a marker
 
     @cached_property
     def _parameters(self) -> Mapping[str, Any]:
@@ -65,7 +65,7 @@ class WrittenCalls:
         return self._until_mark(text)
 
     def release(self) -> str:
-        """Give what is held: it is text."""
+        """Return what was held back, as text."""
         held = self._let_go() + self._tail + "".join(self._marked)
         self._tail, self._marked = "", []
         return held
@@ -90,14 +90,14 @@ class WrittenCalls:
 
     @property
     def only_blanks_follow(self) -> bool:
-        """Whether the model has made its calls, and writes nothing but white space since."""
+        """Whether the model has made its calls and written only white space since."""
         behind = self._held[self._at :]
         return self._whole > 0 and self._span is None and len(behind) > _BLANKS and behind.isspace()
 
     def finish(self, *, cut: bool = False) -> tuple[ToolCallFragment, ...]:
-        """The calls that the answer ends with; none where it is text, which `release` gives then.
+        """Return the calls that the answer ends with; none if it is text, which `release` then returns.
 
-        ``cut``: it was ended by a limit, so that only what is whole counts.
+        ``cut``: a limit ended it, so only complete calls count.
         """
         if cut:
             found: Sequence[ParsedCall] = self._objects_found()
@@ -108,22 +108,22 @@ class WrittenCalls:
             found = self._objects_found() or tools.of_python(self._held) or tools.of_marked(self._held)
         if found:
             self.release()
-        # Ids are of nine signs, as Mistral's servers want them.
+        # Ids have nine characters, as Mistral's servers require.
         return tuple(ToolCallFragment(place, secrets.token_hex(5)[:9], *call) for place, call in enumerate(found))
 
     def _objects_found(self) -> Sequence[ParsedCall]:
-        """The calls that the whole answer consists of, as JSON."""
+        """Return the JSON calls that the whole answer consists of."""
         if not self._holds or self._held[self._at :].strip("` \n") or not self._objects:
             return ()
         values = [_values(each) for each in self._objects]
-        if not all(values):  # such as an empty list, or JSON that is none
+        if not all(values):  # such as an empty list, or invalid JSON
             return ()
         calls = [self._call(value) for each in values for value in each]
         found = [call for call in calls if call is not None]
         return found if len(found) == len(calls) else ()
 
     def warning(self, text: str) -> str:
-        """What to say of an answer that holds a call as a part of its text; empty where it holds none."""
+        """Return the warning for an answer whose text contains a call; empty if it contains none."""
         if not any(name in text for name in self._parameters if isinstance(name, str)):
             return ""
         named = (value["name"] for each in json_in(text) for value in _values(each) if self._looks_like_one(value))
@@ -135,7 +135,7 @@ class WrittenCalls:
         return f"The text holds what looks like a call of {name}, and no call was made. {remedy}"
 
     def _marked_in(self, text: str) -> str | None:
-        """The tool that stands behind a mark."""
+        """Return the tool named after a marker."""
         if (mark := _MARKS.search(text)) is None:
             return None
         return next((name for name in self._parameters if name in text[mark.end() :]), None)
@@ -168,11 +168,11 @@ class WrittenCalls:
         return value["name"] in self._parameters and ("arguments" in value or "parameters" in value)
 
     def _call(self, value: Any) -> ParsedCall | None:
-        """Name and arguments, where they are those of a call."""
+        """Return name and arguments if they are those of a call."""
         if not self._looks_like_one(value) or not value.keys() <= _OF_A_CALL:
             return None
         name, given = value["name"], value.get("arguments", value.get("parameters"))
-        if isinstance(given, str):  # some models write the object as a text
+        if isinstance(given, str):  # some models write the object as a string
             given = next(iter(_values(given)), None)
         if not isinstance(given, dict) or is_deeper(given) or not _fits(given, self._parameters[name]):
             return None
@@ -180,7 +180,7 @@ class WrittenCalls:
 
 
 def _values(text: str) -> list[Any]:
-    """The value of a JSON text, or the elements where it is a list; nothing of what is none."""
+    """Return the value of a JSON text, or its elements if it is a list; empty for invalid JSON."""
     try:
         value = read_json(undoubled(text), strict=False)
     except (ValueError, RecursionError):
@@ -193,6 +193,6 @@ def _fits(arguments: dict[str, Any], schema: Any) -> bool:
         return True
     try:
         fits: bool = validator_of(schema).is_valid(arguments)
-    except (ImportError, ValueError, TypeError):  # it is the tool that refuses them then
+    except (ImportError, ValueError, TypeError):  # then the tool rejects them
         return True
     return fits

@@ -1,7 +1,7 @@
-"""Strategy ``skeleton``: a plan of the answer first, then its parts side by side.
+"""Strategy ``skeleton``: first a plan of the answer, then its parts in parallel.
 
-``sections``: the plan begins with the answer's opening, which is shown as it comes, and deals out what each section
-tells (``plan.py``, ``sections.py``). ``points``: Skeleton-of-Thought as in the paper (``outline.py``, ``points.py``).
+``sections``: the plan begins with the answer's opening, which is shown as it streams, and assigns content to each
+section (``plan.py``, ``sections.py``). ``points``: Skeleton-of-Thought as in the paper (``outline.py``, ``points.py``).
 
 Private: not part of the public API, and may change at any time.
 """
@@ -27,7 +27,7 @@ class SkeletonOptions(BaseModel):
 
     Attributes:
         form: "sections" of a plan, or the "points" of an outline as in Skeleton-of-Thought. The demonstration model was
-            trained on points and writes them by itself; of all others, sections are what they are asked for.
+            trained on points and writes them by default; all other models are asked for sections.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,19 +36,19 @@ class SkeletonOptions(BaseModel):
 
 
 class Skeleton:
-    """Writes an answer from a plan, its parts side by side."""
+    """Writes an answer from a plan, its parts in parallel."""
 
     name = "skeleton"
     options = SkeletonOptions
 
     def offer(self, case: Case) -> Offer:
-        """Offer it where the parts suit the question and save time."""
+        """Offer it if parts suit the question and save time."""
         from stretto.strategies.skeleton.skeleton_offer import offer_skeleton  # noqa: PLC0415 - keeps `import stretto` light
 
         return offer_skeleton(case)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
-        """Write the parts; straight where the model writes no plan."""
+        """Write the parts, or a direct answer if the model writes no plan."""
         from stretto.router.parse import parse_of  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.strategies.skeleton.points import PointsAnswer  # noqa: PLC0415 - likewise
         from stretto.strategies.skeleton.sections import ListAnswer, SectionsAnswer  # noqa: PLC0415 - likewise

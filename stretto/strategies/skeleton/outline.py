@@ -1,7 +1,7 @@
-"""Parses an outline while it streams: a point is known as soon as its line is complete.
+"""Parse an outline while it streams: a point is known as soon as its line is complete.
 
-Numbered and bulleted lines of any script are points. The first one decides the marker and the depth of all; lines with
-other markers, and deeper ones, belong to a point.
+Numbered and bulleted lines of any script are points. The first one sets the marker and depth of all; lines with other
+markers, and deeper ones, belong to a point.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from stretto.strategies.quality.titles import is_placeholder
 from stretto.strategies.quality.words import words_of
 
 MOST_CHARACTERS = 20_000  # longer texts are not outlines
-LONGEST_LINE = 1_000  # characters of a line that are read, since patterns read them more than once
+LONGEST_LINE = 1_000  # characters of a line that are read, since patterns scan them more than once
 LONGEST_TITLE = 100  # characters
-MOST_UNMARKED = 300  # characters without a marker before the first point; with more, it is running text
+MOST_UNMARKED = 300  # characters without a marker before the first point; with more, it is prose
 CANCEL_LINE = "\x18\n"  # ends an incomplete line, which is dropped because it arrives again complete
 
 _ENCLOSED = {chr(0x2460 + i): i + 1 for i in range(20)} | {chr(0x2776 + i): i + 1 for i in range(10)}
@@ -30,7 +30,7 @@ _NUMBER = re.compile(
     r"(?P<stop>[.)\]:、．。）：\-–]{0,2})(?P<gap>[*_]{0,3}\s*)(?P<title>\S.*)$"
 )
 _BULLET = re.compile(r"^(?P<indent>\s*)(?P<mark>[-*+•‣◦·–—▪●])\s+(?:\[[ xX]\]\s+)?(?P<title>\S.*)$")
-_DIVIDER = re.compile(r" ?(?:[:：] |：)| [-–—] ")  # in a text with single blanks
+_DIVIDER = re.compile(r" ?(?:[:：] |：)| [-–—] ")  # in a text with single spaces
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Point:
 
 @dataclass
 class OutlineParser:
-    """Takes streamed text; each call returns the points that it completes.
+    """Parses streamed text; each call returns the points that it completes.
 
     The result does not depend on how the stream was chunked, and the time is linear in its length. ``cut``: there were
     more than ``most`` points.
@@ -80,7 +80,7 @@ class OutlineParser:
 
     @property
     def prose(self) -> bool:
-        """Whether this is running text and will be no outline."""
+        """Whether this is prose rather than an outline."""
         line = "".join(self._open_line[:LONGEST_LINE])[:LONGEST_LINE]
         unmarked = self._unmarked + (len(line) if _read_marker(line) is None else 0)
         return not self.points and unmarked > MOST_UNMARKED
@@ -101,7 +101,7 @@ class OutlineParser:
                 self.points.append(Point(len(self.points) + 1, title))
 
     def _is_next(self, marked: _Marked) -> bool:
-        """Whether a line is a further point rather than a note or part of a sub-list."""
+        """Return whether a line is a further point rather than a note or part of a sub-list."""
         if self._style is not None:
             style, indent = self._style
             if marked.style != style or marked.indent > indent + 1:
@@ -111,7 +111,7 @@ class OutlineParser:
 
 
 def clean_title(raw: str) -> str:
-    """A title on one line, without markup, role tags, control characters or a sentence after it."""
+    """Return a title on one line, without markup, role tags, control characters or a sentence after it."""
     text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in raw[:LONGEST_LINE])
     text = re.sub(r"<\|?/?[\w ]{1,20}\|?>", " ", text)
     bold = re.match(r"\s*(\*\*|__)(.+?)\1", text)
@@ -129,7 +129,7 @@ def clean_title(raw: str) -> str:
 
 
 class _Marked(NamedTuple):
-    """A line that begins with a number or a bullet. ``style``: which; ``value``: the number."""
+    """A line that begins with a number or a bullet. ``style``: which of them; ``value``: the number."""
 
     style: str
     indent: int

@@ -1,4 +1,4 @@
-"""How the points of an answer look: their labels, their length, and their text without what models put before it."""
+"""The text of an answer's points: labels, length, and removal of what models put before the text."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
 WORDS: dict[Preference, int] = {"fastest": 40, "balanced": 60, "careful": 90}
 EXPECTED_POINTS = USUAL_POINTS  # while the outline is incomplete
 LABEL_MARKUP = 60  # characters of a repeated label besides its title
-LONGEST_LEAD = 12  # words before a colon that may only name what follows
+LONGEST_LEAD = 12  # words before a colon that can merely name what follows
 MOST_LABELS = 4  # labels before one point
 
 INDENTS = {"numbered": "   ", "bulleted": "  "}
-"""Of further lines of a point, which keep them inside its list item."""
+"""Indents of a point's further lines, which keep them inside its list item."""
 
 
 def label(form: FormName, title: str, number: int) -> str:
-    """The text before a point, including the separator from the previous one."""
+    """Return the text before a point, including the separator from the previous one."""
     apart = form in ("sections", "paragraphs")
     gap = "" if number == 1 else "\n\n" if apart else "\n"
     labels: dict[FormName, str] = {
@@ -44,7 +44,7 @@ def label(form: FormName, title: str, number: int) -> str:
 
 
 def words_for(request: Request, parse: Parse, points: int | None) -> int:
-    """Words of a point; ``points`` is ``None`` while the outline is being written."""
+    """Return the words of a point; ``points`` is ``None`` while the outline is being written."""
     share = points or EXPECTED_POINTS
     words = int(WORDS[request.preference] * parse.depth) if parse.words is None else parse.words // share
     if request.options.max_tokens:
@@ -57,8 +57,8 @@ def words_for(request: Request, parse: Parse, points: int | None) -> int:
 class PointText:
     """Removes what models put before a point even if told not to, and indents its further lines.
 
-    That is "3. **Title**:", "Point 3:", "Text of point 3:" and "Here is the text:". Text is held back only while it may
-    still be that, so the result does not depend on how the stream was chunked.
+    That is "3. **Title**:", "Point 3:", "Text of point 3:" and "Here is the text:". Text is held back only while it
+    could still be that, so the result does not depend on how the stream was chunked.
     """
 
     def __init__(self, title: str, indent: str) -> None:
@@ -85,7 +85,7 @@ class PointText:
         return self._flow.feed(self._without_echo(head, whole=True) or "")
 
     def _without_echo(self, body: str, *, whole: bool = False) -> str | None:
-        """The text after all that stands before it, ``None`` while that is undecided; never if it is ``whole``."""
+        """Return the text without labels and leads, ``None`` while that is undecided; never if it is ``whole``."""
         for _ in range(MOST_LABELS):
             before = body
             for taken_off in (self._without_lead, self._without_label):
@@ -99,7 +99,7 @@ class PointText:
         return body
 
     def _without_lead(self, body: str) -> str | None:
-        """The text after words that only name what it is, up to a colon or a line break."""
+        """Return the text after words that merely announce it, up to a colon or a line break."""
         found, open_word = _LEAD_END.search(body), _OPEN_WORD.search(body)
         end = found.start() if found else open_word.start() if open_word else len(body)
         words, known = words_of(body[:end]), echoes()
@@ -116,7 +116,7 @@ class PointText:
         return body[found.end() :].lstrip() or None
 
     def _without_label(self, body: str) -> str | None:
-        """The text after the title, the whole text if it is not there, ``None`` while that is undecided."""
+        """Return the text after the title, the whole text if there is no title, ``None`` while that is undecided."""
         if not self._title:
             return body
         if _ONLY_LEAD.match(body):

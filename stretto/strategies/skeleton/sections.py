@@ -1,4 +1,4 @@
-"""Writes an answer in sections: the opening while the plan is written, the sections side by side, the closing."""
+"""Write an answer in sections: the opening while the plan is written, the sections in parallel, the closing."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ from stretto.values.request import Request
 from stretto.values.route import Route
 
 PLAN_TOKENS = 700
-FEWEST_WORDS, USUAL_LENGTH = 150, 560  # of an answer in sections; of one whose model's straight answers are not known
-FIRST_WAVE = 2  # sections of which the others read the beginning
-MOST_EDITS = 3  # sentences that are asked for again
+FEWEST_WORDS, USUAL_LENGTH = 150, 560  # of an answer in sections; of one whose model's direct answers are unknown
+FIRST_WAVE = 2  # sections whose beginnings the others read
+MOST_EDITS = 3  # sentences that are requested again
 BEGINNING = 4  # characters of it a word that the section is to have: some two thirds of the section
 HEADINGS_WANTED = (
     'Begin each of them with a line that holds "## " and its heading as the plan has it; no other line begins with '
     '"## ". Go on with the content'
 )
-_NO_FAULT = ("deadline", "budget", *REFUSALS)  # ends of a plan that tell nothing of what the model holds
+_NO_FAULT = ("deadline", "budget", *REFUSALS)  # ends of a plan that say nothing about what the model can do
 
 
 class SectionsAnswer:
     """One answer in sections."""
 
     shares_calls = True
-    """Whether one call may write several short sections."""
+    """Whether one call can write multiple short sections."""
     says_once = True
-    """Whether it is checked that no section tells again what an earlier one has told."""
+    """Whether sections are checked for repeating what an earlier one has said."""
     section_template, name_of_one, name_of_several = "section", "section", "sections"
     headed = "Its heading is put before it. Begin with the content"
 
@@ -69,8 +69,8 @@ class SectionsAnswer:
         self._fewest = FEWEST_SECTIONS
         self._opening = _Opening()
         self._written: list[RunningBranch] = []
-        self._taken = 0  # sections of the plan that are being written, or wait for their neighbour
-        self._group: list[Section] = []  # those that wait: short ones
+        self._taken = 0  # sections of the plan that are being written, or wait for the next
+        self._group: list[Section] = []  # short sections that wait
         self._beginnings: dict[RunningBranch, int] = {}  # characters of sections that others read
         self._told, self._edits = Told(), 0
         self._announced = 0  # headings
@@ -79,12 +79,12 @@ class SectionsAnswer:
         self._thinking = THINKING if runner.capabilities.reasoning else 0
         self._length = 0  # in words, of the whole answer
         self._omits = request.on_missing == "omit"
-        self._headed = False  # the reader has the first heading
-        self._complete = False  # nothing follows in the plan
+        self._headed = False  # the first heading has been shown
+        self._complete = False  # the plan has no more sections
         self._planned = anyio.Event()  # the plan is whole
 
     async def run(self) -> StrategyResult:
-        """Write it; straight where the model holds no plan."""
+        """Write the answer; directly if the model writes no plan."""
         plan = self._runner.start(self._plan_spec())
         self._runner.merge.add_branch(self._opening, filter_=self._filter())
         while piece := await plan.read():
@@ -94,8 +94,8 @@ class SectionsAnswer:
                 break
         else:
             cut = plan.finish_reason in ("length", "budget")
-            self._parser.finish(cut=cut or plan.exception is not None)  # half a heading is none
-            # A heading that is shown already stays where the plan breaks off behind it.
+            self._parser.finish(cut=cut or plan.exception is not None)  # half a heading does not count
+            # A heading that is already shown stays if the plan breaks off after it.
             if self._parser.is_plan and (plan.exception is None or len(self._parser.sections) < self._fewest):
                 self._parser.complete()
             self._complete = True
@@ -116,7 +116,7 @@ class SectionsAnswer:
         return StrategyResult()
 
     def _note_gap(self, plan: RunningBranch) -> None:
-        """Note a plan that ended before its last line: the answer lacks what it would have told."""
+        """Note a plan that ended before its last line: the answer lacks what should have followed."""
         if plan.exception is None and (self._parser.is_whole or plan.finish_reason not in ("length", "budget")):
             return
         plan.use = "lacking"
@@ -127,7 +127,7 @@ class SectionsAnswer:
             self._runner.warn(said, "part_cut", part=plan.spec.id)
 
     async def _know(self) -> None:
-        """Take what is new in the plan."""
+        """Process what is new in the plan."""
         self._opening.add(self._parser.new_opening())
         for index in range(self._announced, len(self._parser.headings)):
             heading = self._parser.headings[index]
@@ -144,7 +144,7 @@ class SectionsAnswer:
                 self._start_group()
 
     def _take(self, section: Section) -> None:
-        """Start a section, or let it wait for the next one where both are short. The first one never waits."""
+        """Start a section, or let it wait for the next one if both are short. The first one never waits."""
         self._taken += 1
         words = self._words_of(section)
         if self._group and sum(map(self._words_of, self._group)) + words >= TOGETHER:
@@ -156,7 +156,7 @@ class SectionsAnswer:
             self._start_group()
 
     def _start_group(self) -> None:
-        """Start what waits: as one call where it is several sections."""
+        """Start the waiting sections, in one call."""
         group, self._group = self._group, []
         if len(group) < 2:
             for section in group:
@@ -164,14 +164,14 @@ class SectionsAnswer:
             return
         shared = self._runner.start(self._group_spec(group))
         shared.withhold()
-        shared.reported = True  # its sections tell how they were cut
+        shared.reported = True  # its sections report how they were cut
         headings = [each.heading for each in group]
         for place, section in enumerate(group):
             given = partial(part_of, shared, headings, place)
             self._start(section, until=shared.spec.until, given=given)
 
     def _head(self) -> None:
-        """Show the first heading once all are there: the line of its section is still a second away."""
+        """Show the first heading once all are known, a second before the line of its section arrives."""
         if self._headed or self._omits or self._parser.is_too_long or not self._parser.headings_are_complete:
             return
         self._headed = True
@@ -179,7 +179,7 @@ class SectionsAnswer:
         self._runner.merge.add(partial(self._label, self._parser.headings[0]))
 
     def _start(self, section: Section, **shared: Any) -> None:
-        """Start a section, and give it its place in the answer. ``shared``: of its branch, if a call writes several."""
+        """Start a section and add it to the answer. ``shared``: fields of its branch, if one call writes several."""
         self._opening.end()
         running = self._runner.start(replace(self._section_spec(section), **shared))
         self._written.append(running)
@@ -199,7 +199,7 @@ class SectionsAnswer:
         )
 
     async def _again(self, told: str, sentence: str) -> str | None:
-        """A sentence once more, without what was told; as it is where that fails, or was tried often enough."""
+        """Request a sentence again without what was said; return it unchanged on failure or after `MOST_EDITS`."""
         self._edits += 1
         if self._edits > MOST_EDITS:
             return sentence
@@ -222,11 +222,11 @@ class SectionsAnswer:
         return True
 
     def _label(self, heading: str) -> str:
-        """What stands above a section; made when its turn comes."""
+        """Return the text above a section; made when its turn comes."""
         return f"\n\n## {heading}\n\n"
 
     def _filter(self, section: Section | None = None) -> TextFilter | None:
-        """The last filter of a section's text, or of the opening's."""
+        """Return the last filter of a section's or the opening's text."""
         return None if section is None else SectionText(section.heading)
 
     def _ending(self, section: Section) -> Ending:  # noqa: ARG002 - for answers that know what it would have told

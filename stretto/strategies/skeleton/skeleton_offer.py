@@ -20,21 +20,21 @@ from stretto.values.request import Request
 from stretto.values.route import Forecast, Obstacle
 
 PRIORITY = 10
-LEAST_SHARE, LEAST_S = 0.25, 1.0  # of the straight answer's time, and seconds, that sections must save
-LATEST = 0.15  # of the time to the straight answer's first text that the first text of a plan may come later
-LEAST_LATER_S = 0.1  # that a reader notices
+LEAST_SHARE, LEAST_S = 0.25, 1.0  # of the direct answer's time, and seconds, that sections must save
+LATEST = 0.15  # how much later a plan's first text may come, relative to the direct answer's first text
+LEAST_LATER_S = 0.1  # seconds that a reader notices
 PLAN_PROMPT = 650  # tokens, besides the question
 FEWEST_SECTIONS, MOST_SECTIONS = 2, 8
-WORDS_OF_A_SECTION = 140  # by which their number follows from the length of the answer
+WORDS_OF_A_SECTION = 140  # from which their number is estimated for a given length of the answer
 # Of the texts that benchmarks/planned.py replays, medians:
 BEFORE_LINES, LINE, CLOSING = 80, 36, 36  # tokens of a plan: opening and headings, the line of a section, the closing
-TOGETHER = 120  # words of neighbours that one call writes
-SHORT = 60  # words; a section that has as many does not wait for its neighbour
+TOGETHER = 120  # words of adjacent sections that one call writes
+SHORT = 60  # words; a section of at least this length does not wait for its neighbour
 NAME = 9  # tokens of a plan for an item of a list
-SHORTEST_ITEM, ITEM = 40, 60  # words: shorter ones are not worth a call; of items where no number is asked for
-FEWEST_ITEMS, MOST_ITEMS = 3, 12  # where no number is asked for
-LENGTH = 1.02  # answers by a plan over straight ones
-LONGEST, LAST = 1.1, 0.9  # the longest section, and the one that ends last where none waits, over the mean
+SHORTEST_ITEM, ITEM = 40, 60  # words: shorter ones are not worth a call; of items if no number is asked for
+FEWEST_ITEMS, MOST_ITEMS = 3, 12  # if no number is asked for
+LENGTH = 1.02  # length of planned answers relative to direct ones
+LONGEST, LAST = 1.1, 0.9  # the longest section, and the one that ends last if none waits, relative to the mean
 BEGINNING = 2 / 3  # of the first two sections, which later ones read
 TITLE_TOKENS = 8  # of an outline, with its number
 LENGTH_BY_POINTS = 1.2
@@ -44,23 +44,23 @@ READERS = 'readers preferred answers in one piece; preference="fastest" takes se
 
 
 def is_by_points(request: Request, family: str) -> bool:
-    """Whether the answer of a model of this family is written by points, not in sections."""
+    """Return whether a model of this prompt family writes the answer as points, not sections."""
     form = options_of(request, SkeletonOptions).form if request.strategy == "skeleton" else None
     return form == "points" or (form is None and family == POCKET)
 
 
 def asks_for_list(parse: Parse) -> bool:
-    """Whether the answer is to be a list: so many tips, or "list the ..."."""
+    """Return whether the answer is to be a list: so many tips, or "list the ..."."""
     return bool(parse.points.asked) or parse.form in ("numbered", "bulleted")
 
 
 def items_of(parse: Parse, words: float) -> int:
-    """How many items a list of so many words has."""
+    """Return how many items a list of so many words has."""
     return parse.points.asked or min(MOST_ITEMS, max(FEWEST_ITEMS, round(words / ITEM)))
 
 
 def offer_skeleton(case: Case) -> Offer:
-    """Offer parts side by side where they suit the question, the model can plan them, and time is saved."""
+    """Offer parts in parallel if they suit the question, the model can plan them, and they save time."""
     by_points = is_by_points(case.request, case.family)
     forecast = partial(points_forecast if by_points else sections_forecast, case)
     sure, needed = case.judgement.skeleton, case.threshold
@@ -100,7 +100,7 @@ def _obstacle(case: Case, forecast: Forecast, *, by_points: bool) -> str | None:
 
 
 def _not_planned(case: Case) -> str | None:
-    """Why the model should not plan this answer, as half a sentence."""
+    """Return why the model should not plan this answer, as half a sentence."""
     if case.family != GENERAL:
         return Obstacle("a model of this size holds no plan of an answer", "ability")
     if asks_for_list(case.parse):
@@ -117,7 +117,7 @@ def _not_planned(case: Case) -> str | None:
 
 
 def _later(case: Case) -> str | None:
-    """Why the first text would come too late: a server reads a plan's prompt in no time, a small machine does not."""
+    """Return why the first text would come too late: the prefill of a plan's prompt is slow on a small machine."""
     read_s, plan_s = (reading_s(case.speed, case.measured, case.prompt_tokens + more) for more in (0, PLAN_PROMPT))
     later = plan_s - read_s
     if later <= max(LATEST * (case.speed.first_of(1) + read_s), LEAST_LATER_S):
@@ -126,19 +126,19 @@ def _later(case: Case) -> str | None:
 
 
 def most_sections(words: float) -> int:
-    """The most sections of an answer of so many words."""
+    """Return the most sections of an answer of so many words."""
     return min(MOST_SECTIONS, max(FEWEST_SECTIONS, round(words / WORDS_OF_A_SECTION)))
 
 
 def sections_forecast(case: Case) -> Forecast:
-    """Expected cost: the plan, and its sections side by side, each from its line on.
+    """Estimate the cost of the plan and its sections in parallel, each from its line of the plan on.
 
-    Unless the answer is to be the fastest, those from the third on wait for the whole plan and the beginnings of the
+    Unless the answer is to be the fastest, sections from the third on wait for the whole plan and the beginnings of the
     first two.
     """
     speed, answer = case.speed, case.answer_tokens * LENGTH
     words = answer / TYPICAL_TOKENS_PER_WORD
-    if asks_for_list(case.parse):  # all items start behind the line with their names
+    if asks_for_list(case.parse):  # all items start after the line with their names
         items = items_of(case.parse, words)
         calls = 1 + math.ceil((items - 1) / max(1, TOGETHER * items // round(words)))
         start = second = BEFORE_LINES // 2 + items * NAME
@@ -163,10 +163,10 @@ def sections_forecast(case: Case) -> Forecast:
 
 
 def points_forecast(case: Case) -> Forecast:
-    """Expected cost: an outline, then waves of as many points as the backend takes.
+    """Estimate the cost of an outline, then waves of as many points as the backend runs at once.
 
-    A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). Where the server keeps nothing of
-    what it has read, each of these calls reads the prompt anew.
+    A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). If the server has no prefix
+    cache, each of these calls prefills the prompt again.
     """
     speed, points = case.speed, max(USUAL_POINTS, case.parse.points.asked or 0)
     outline, answer = TITLE_TOKENS * points, case.answer_tokens * LENGTH_BY_POINTS
@@ -178,5 +178,5 @@ def points_forecast(case: Case) -> Forecast:
 
 
 def forecast_of(case: Case) -> Forecast:
-    """Expected cost of the form that the request gets."""
+    """Estimate the cost of the form that the request gets."""
     return points_forecast(case) if is_by_points(case.request, case.family) else sections_forecast(case)
