@@ -1,4 +1,4 @@
-"""Chooses how to generate an answer: judges its shape, forecasts the cost of each strategy, and weighs them.
+"""Choose how to generate an answer: judge its shape, forecast the cost of each strategy, and weigh them.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,4 +1,4 @@
-"""What a route is forecast to cost, against the budget of its request."""
+"""The forecast cost of a route, compared with the budget of its request."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from stretto.values.route import Forecast
 ALLOW_MORE = "Allow more, or ask for a shorter answer with max_tokens."
 
 
-BALANCED = 4_000  # tokens that are worth the wait for a first text to somebody who has no preference
+BALANCED = 4_000  # tokens worth waiting for a first text if the caller has no preference
 
 
 def priced(case: Case, forecast: Forecast) -> Forecast:
-    """The forecast with its cost, where the price of the model and what is generated are known.
+    """Return the forecast with its cost, if the price of the model and the generated tokens are known.
 
-    That of a strategy which asks several models knows its cost, or nobody does.
+    A strategy that asks multiple models has to set the cost of its forecast itself.
     """
     if forecast.written is None or forecast.cost is not None:
         return forecast
@@ -36,9 +36,9 @@ def priced(case: Case, forecast: Forecast) -> Forecast:
 
 
 def from_cache(case: Case, shared: int, calls: int) -> int:
-    """Prompt tokens that calls after the first read from the provider's cache, where they wait for it.
+    """Return the prompt tokens that calls after the first read from the provider's cache, if they wait for it.
 
-    ``shared``: tokens with which each call begins.
+    ``shared``: tokens of the prefix shared by all calls.
     """
     if calls <= 1 or shared < least_shared(case.request.preference, case.backend.capabilities):
         return 0
@@ -46,23 +46,23 @@ def from_cache(case: Case, shared: int, calls: int) -> int:
 
 
 def cost_of(case: Case, backend: Backend, *, read: int, written: int, calls: int, cached: int = 0) -> float | None:
-    """US dollars for so many tokens of one model; ``None`` where its price is unknown."""
+    """Return the US dollars for so many tokens of one model; ``None`` if its price is unknown."""
     if case.prices is None:
         return None
     usage = Usage(prompt_tokens=read, completion_tokens=written, cached_tokens=cached, calls=calls)
-    listed = getattr(backend, "at_provider", True)  # as for what an answer cost
+    listed = getattr(backend, "at_provider", True)  # as for the cost of an answer
     cost = case.prices.expected(backend.name, usage, listed=listed)
     return None if cost is None else round(cost, 6)
 
 
 def sum_of(costs: Sequence[float | None]) -> float | None:
-    """What several models cost together; ``None`` where the price of one of them is unknown."""
+    """Return the sum of multiple models' costs; ``None`` if one of them is unknown."""
     known = [cost for cost in costs if cost is not None]
     return round(sum(known), 6) if len(known) == len(costs) else None
 
 
 def over_budget(case: Case, forecast: Forecast | None) -> str | None:
-    """What the forecast says against the budget, as half a sentence; ``None`` where it fits or is not known."""
+    """Return how the forecast exceeds the budget, as half a sentence; ``None`` if it fits or is unknown."""
     budget = case.request.budget
     if forecast is None:
         return None
@@ -74,7 +74,7 @@ def over_budget(case: Case, forecast: Forecast | None) -> str | None:
 
 
 def unknown_price(case: Case, straight: Forecast | None) -> BudgetExceededError | None:
-    """The error for a budget of money that cannot be kept, because nobody knows what the model costs."""
+    """Return the error for a budget of money that cannot be kept because the price of the model is unknown."""
     most = case.request.budget.max_cost
     if most is None or straight is None or straight.cost is not None:
         return None
@@ -90,10 +90,10 @@ def price_needed(most: float, model: str) -> BudgetExceededError:
 
 
 def least_shared(preference: Preference, capabilities: Capabilities) -> float:
-    """Tokens of a common beginning from which the others wait for the first call; infinite where none does.
+    """Return the tokens of a shared prefix from which on calls wait for the first one; infinite if none waits.
 
-    A cache holds a beginning once the first answer to it has begun. Until then the others would pay for all of it, and
-    waiting takes as long as a first text does.
+    A cache contains a prefix once the first answer to it has begun. Until then the others would pay for all of it;
+    waiting takes as long as the first text.
     """
     least = capabilities.prompt_cache_minimum
     if least is None or preference == "fastest":

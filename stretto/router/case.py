@@ -51,26 +51,26 @@ NAMES = {
 }
 
 PromptFamily = Callable[[Backend], str | None]
-"""The family of prompts that was named or measured for a backend; ``None``: the one that suits its size."""
+"""Returns the prompt family that was named or measured for a backend; ``None``: the one that suits its size."""
 
 
 @dataclass
 class Case:
-    """One request on one backend, with everything that is known about it without a call. Read-only for strategies.
+    """One request on one backend, with everything known about it without a call. Read-only for strategies.
 
     Provisional beyond what the guide to extending uses: it may change in any release.
 
     Attributes:
-        request: what is asked.
+        request: the request.
         backend: the backend that would answer. Only its name and capabilities may be read.
         role: the role of this backend in the client.
         parse: the parsed question; each part is parsed once, when first needed.
         judgement: the probability of each shape of the answer, and that an outline suits it.
-        threshold: the least probability at which an outline is written; depends on the request's preference.
+        threshold: the lowest probability at which an outline is written; depends on the request's preference.
         prices: of models; ``None``: nothing is priced.
-        backends: of the client by role, for strategies that ask several.
-        prompt_family: the family of prompts that was named or measured for a backend; ``None``: the one that suits it.
-        own_prompts: tells the client's templates from others; empty where they are the library's.
+        backends: of the client by role, for strategies that ask multiple models.
+        prompt_family: returns the prompt family that was named or measured for a backend; ``None``: the one that suits.
+        own_prompts: identifies the client's templates; empty if they are the library's.
     """
 
     # Not frozen: a frozen dataclass takes longer to create, and one is created for every decision.
@@ -87,22 +87,22 @@ class Case:
 
     @lazy
     def family(self) -> str:
-        """The family of prompts that the backend gets."""
+        """The prompt family for the backend."""
         return family_for(self.able.prompt_family, self.prompt_family(self.backend))
 
     @property
     def text(self) -> str:
-        """The question as the router reads it, with the question before where it cannot be understood alone."""
+        """The question as the router reads it, preceded by the previous one if it cannot be understood alone."""
         return self.parse.text
 
     @property
     def items(self) -> int:
-        """Number of items that the prompt contains or asks for."""
+        """The number of items that the prompt contains or asks for."""
         return self.parse.items
 
     @property
     def list_length(self) -> int:
-        """Number of lines in a list whose task applies to each line; 0 if there is no such list."""
+        """The number of lines in a list whose task applies to each line; 0 if there is no such list."""
         return self._form[0]
 
     @property
@@ -112,7 +112,7 @@ class Case:
 
     @property
     def item_count(self) -> int:
-        """Number of items if the answer may consist of items, else 0."""
+        """The number of items if the answer can consist of items, or else 0."""
         judged = self.judgement.shapes["items"] >= ITEMS_WORTH_COUNTING
         return self.items if judged or self.request.strategy == "items" or self.list_length > 0 else 0
 
@@ -134,18 +134,18 @@ class Case:
 
     @lazy
     def prompt_tokens(self) -> int:
-        """Estimated prompt tokens: 4 characters each, 2.5 in messages that are not ASCII."""
+        """The estimated prompt tokens: 4 characters each, 2.5 in messages that are not ASCII."""
         documents = typical_tokens(sum(len(document.text) for document in self.request.documents))
         return _read_tokens(message.content for message in self.request.messages) + documents
 
     @lazy
     def before_tokens(self) -> int:
-        """Those of what stands before the question, system messages and earlier turns: each call begins with it."""
+        """The estimated tokens before the question, system messages and earlier turns, which every call begins with."""
         return _read_tokens([self.request.system, *(message.content for message in self.request.history)])
 
     @lazy
     def answer_tokens(self) -> int:
-        """Estimated tokens of the answer: of its format, as the question asks, as the last ones, or by its shape."""
+        """The estimated tokens of the answer: by its format, the question, the last answers, or its shape."""
         form = self.request.options.response_format
         if isinstance(form, dict) and form.keys() & _TELLING:
             tokens = history_of(self.backend).usual_fields(form).get(WHOLE) or SchemaTokens(form).of(form)
@@ -165,18 +165,18 @@ class Case:
 
     @lazy
     def usual_tokens(self) -> int | None:
-        """The mean of the last straight answers of this shape."""
+        """The mean tokens of the last direct answers of this shape."""
         return history_of(self.backend).usual_tokens(self.judgement.shape)
 
     def observe(self) -> None:
-        """Read now what answers change: the reason and the forecasts of a route may be asked for after its own."""
+        """Read now what answers change, since a route's reason and forecasts can be read after its answer."""
         _ = self.measured, self.able, self.limits, self.usual_tokens
         if self.request.options.response_format is not None:
             _ = self.answer_tokens
 
     @lazy
     def measured(self) -> Measured | None:
-        """What the backend has measured of its speed."""
+        """The speed that the backend has measured."""
         return measured_by(self.backend)
 
     @lazy
@@ -186,16 +186,16 @@ class Case:
 
     @lazy
     def limits(self) -> CallLimits:
-        """How many calls of the answer may run at a time, beside what runs there now."""
+        """How many calls of the answer can run at a time, in addition to what runs there now."""
         return CallLimits.of(self.backend, self.request, self.load)
 
     @lazy
     def abilities(self) -> Abilities | None:
-        """What `stretto check` found of the model."""
+        """What `stretto check` found out about the model."""
         return abilities_of(self.backend)
 
     def missing_ability(self, needs: tuple[str, ...]) -> str | None:
-        """Why the model cannot serve what needs these abilities, as half a sentence; ``None`` if nothing is known."""
+        """Return which of these abilities the model lacks, as half a sentence; ``None`` if none is known to be."""
         against = None if not needs or self.abilities is None else self.abilities.against(*needs)
         return against and Obstacle(against, "ability")
 
@@ -206,7 +206,7 @@ class Case:
 
     @lazy
     def speed(self) -> Speed:
-        """The assumed or measured speed of the backend, beside what runs there now."""
+        """The assumed or measured speed of the backend under its current load."""
         checked = {} if self.abilities is None else self.abilities.tokens_per_s
         kept = {**checked, **self.load.tokens_per_s}
         able = replace(self.able, concurrent_calls=self.limits.now)
@@ -218,7 +218,7 @@ class Case:
 
     @lazy
     def direct_forecast(self) -> Forecast:
-        """Expected cost of a single generation, the baseline for the other strategies."""
+        """The expected cost of a single generation, the baseline for the other strategies."""
         return direct_forecast(self.speed, self.prompt_tokens, self.answer_tokens)
 
     @lazy
@@ -230,17 +230,18 @@ class Case:
 
     @lazy
     def decoding_forecast(self) -> DecodingForecast | None:
-        """Expected speed of the decoding method."""
+        """The expected speed of the decoding method."""
         method = self.decoding.method
         return None if method is None else decoding_forecast(method, self.measured)
 
     def obstacle(
         self, forecast: Forecast | None = None, *, special: str | None = None, saves: tuple[float, float] | None = None
     ) -> str | None:
-        """Why the answer cannot be generated in parts, as half a sentence; ``None`` if it can.
+        """Return why the answer cannot be generated in parts, as half a sentence; ``None`` if it can.
 
-        Checks the request, then ``special``, then the backend, the budget and ``forecast``, which has to save this
-        share of the direct answer's time and so many seconds (``saves``); by default, a share by the preference.
+        Checks the request, then ``special``, then the backend, the budget and ``forecast``, which must save a share of
+        the direct answer's time and a number of seconds (``saves``); by default, a share that depends on the
+        preference.
         """
         if found := obstacles.to_any(self.request, self.parse) or special:
             return found
@@ -249,14 +250,14 @@ class Case:
         return obstacles.to_parallel(self, forecast, saves=saves)
 
     def gain(self, forecast: Forecast) -> str:
-        """What both ways would take, as a sentence; empty where that was assumed, the same on every machine."""
+        """Return how long both ways would take, as a sentence; empty if that is assumed rather than measured."""
         if not self.measured_how:
             return ""
         return f" It would take {obstacles.seconds_of(self.direct_forecast, forecast, self.measured_how)}."
 
     @property
     def measured_how(self) -> str:
-        """What was measured for the forecasts, as half a sentence; empty where they rest on assumptions."""
+        """What was measured for the forecasts, as half a sentence; empty if they rest on assumptions."""
         if self.speed.step_ms is None:
             return ""
         by_steps = self.measured is not None and self.measured.step_ms
@@ -264,7 +265,7 @@ class Case:
 
     @lazy
     def _form(self) -> tuple[int, str | None]:
-        """Number of lines that can be answered separately, and why they must not be; 0 and ``None`` without a list."""
+        """The number of lines that can be answered separately and why they must not be; 0 and ``None`` without a list."""
         question, judged = self.request.question, self.judgement.shapes["items"]
         if self.request.strategy != "auto" or judged < ITEMS_WORTH_SPLITTING or not may_be_list(question):
             return 0, None

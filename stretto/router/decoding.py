@@ -1,12 +1,11 @@
-"""Chooses the decoding method of a local backend: the one asked for, else one that suits shape and sampling.
+"""Choose the decoding method of a local backend: the one asked for, or else one that suits shape and sampling.
 
-Every method named here gives the same answer, so a wrong choice costs time only. Drafts pay off where text repeats
+Every method named here gives the same answer, so a wrong choice costs time only. Drafts pay off in text that repeats
 itself or the prompt: code, structured formats, edited text. In other text they must be cheap: ``auto`` keeps only the
 draft tokens that pay off at the measured cost of a step, and stops drafting while none do. Other methods draft many
-tokens even if few are accepted. Parts that are generated in one batch share each step, but every part is drafted for
+tokens even if few are accepted. Parts that are generated in one batch share each step, but each is drafted for
 separately: if a step is short, drafting costs more than it saves, so these parts get no drafts unless a step is known
-to be long. At a high temperature the most probable token is seldom the one that is sampled, so drafts are seldom
-accepted.
+to be long. At a high temperature the most probable token is rarely sampled, so drafts are rarely accepted.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request
 from stretto.values.route import Shape
 
-HOT = 1.2  # temperature above which drafts are seldom accepted
+HOT = 1.2  # temperature above which drafts are rarely accepted
 DEEP = ("auto", "suffix", "prompt_lookup")
 OPEN = ("draft_model", "auto", "prompt_lookup")
 SIDE_BY_SIDE = ("auto",)
@@ -35,7 +34,7 @@ _COPIES: dict[Shape, str] = {
 
 
 class Choice(NamedTuple):
-    """A decoding method (``None`` if the backend has none) and the reason for it, as one sentence."""
+    """A decoding method (``None`` if the backend has none) and the reason for it as one sentence."""
 
     method: str | None
     reason: str
@@ -50,9 +49,9 @@ def choose_decoding(
     *,
     step_ms: float | None = None,
 ) -> Choice:
-    """Choose the decoding method: the request's own, else the one its backend was made with, else one that suits.
+    """Choose the decoding method: the request's, or else the backend's, or else one that suits.
 
-    ``step_ms``: what a step of one row takes, where that is measured.
+    ``step_ms``: measured time of a step with one row, if known.
     Raises `InvalidRequestError` for a method that does not exist, or that this backend does not have.
     """
     wanted, there = request.options.decoding, capabilities.decodings
@@ -64,13 +63,13 @@ def choose_decoding(
         return Choice(wanted, f"Decoded with {_called(wanted)}: asked for by the caller.")
     if (made_with := capabilities.decoding) is not None:
         return Choice(made_with, f"Decoded with {_called(made_with)}: {backend} was made with it.")
-    if there[0] in _rules():  # the model has no other way
+    if there[0] in _rules():  # the model has no other method
         return Choice(there[0], f"Decoded with {_called(there[0])}: {backend} writes blocks of tokens at once.")
     return _suited(request, there, shape, parse, step_ms)
 
 
 def _suited(request: Request, there: tuple[str, ...], shape: Shape, parse: Parse, step_ms: float | None) -> Choice:
-    """Choose where neither the request nor the backend names a method."""
+    """Choose a method if neither the request nor the backend names one."""
     temperature = request.options.temperature
     if temperature is not None and temperature > HOT:
         hot = f"at temperature {temperature:g}, above {HOT:g}, few drafts would be accepted"
@@ -87,7 +86,7 @@ def _suited(request: Request, there: tuple[str, ...], shape: Shape, parse: Parse
 
 
 def _side_by_side(there: tuple[str, ...], step_ms: float | None) -> Choice:
-    """Choose for parts that are generated in one batch."""
+    """Choose a method for parts that are generated in one batch."""
     if step_ms is not None and step_ms >= LONG_STEP_MS:
         method = _first(SIDE_BY_SIDE, there)
         if method != NONE:
@@ -99,7 +98,7 @@ def _side_by_side(there: tuple[str, ...], step_ms: float | None) -> Choice:
 
 
 def _deep(request: Request, shape: Shape, parse: Parse) -> str | None:
-    """Why much of the answer can be predicted, if it can."""
+    """Return why much of the answer can be predicted, if it can."""
     if shape in _COPIES:
         return _COPIES[shape]
     if request.documents:
@@ -114,14 +113,14 @@ def _first(preferred: tuple[str, ...], there: tuple[str, ...]) -> str:
 
 
 def _called(method: str) -> str:
-    """A method that was named, and whether it changes the answer."""
+    """Describe a method that was named, and whether it changes the answer."""
     from stretto.local_engine.drafting.catalogue import LOSSY  # noqa: PLC0415 - needed for such a request only
 
     return f"{method}, which is lossy" if method in LOSSY or method in _rules() else method
 
 
 def _rules() -> Collection[str]:
-    """The decoding methods of models that write blocks at once."""
+    """Return the decoding methods of models that generate whole blocks."""
     from stretto.local_engine.research_registry import block_rules  # noqa: PLC0415 - needed for a local model only
 
     return block_rules()

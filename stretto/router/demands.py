@@ -1,4 +1,4 @@
-"""Explicit demands of a request: a short answer, a format, a number of items. Found by patterns, not by a model."""
+"""Explicit demands of a request (a short answer, a format, a number of items), found by patterns, not by a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMAT = re.compile(
 )
 _BULLET_BELOW = re.compile(r"\n[ \t]*(?:[-*•]|\(?\d{1,3}[.):]|\(?[a-zA-Z][.)])[ \t]*\S")
 LONGEST_LINE = 80  # characters; a longer line without a list marker is text, not an item
-SHORT_LINE = 4  # words; lines this short are items even if nothing separates them from the first line
+SHORT_LINE = 4  # words; lines this short are items even if nothing separates them from the first
 FEWEST_LINES = 3
 BRIEF_WORDS = 100
 BRIEF_SENTENCES = 3
@@ -51,7 +51,7 @@ def wants_brevity(text: str) -> str | None:
 
 
 def _per_part(text: str, found: re.Match[str]) -> bool:
-    """Whether the match is about each part of the answer rather than the whole."""
+    """Return whether the match is about each part of the answer rather than the whole."""
     return forms().each.search(text[max(0, found.start() - NEAR_BEFORE) : found.end() + NEAR_AFTER]) is not None
 
 
@@ -74,14 +74,14 @@ def items_wanted(text: str) -> int:
 
 
 def _is_clear(listing: Listing) -> bool:
-    """Whether the form alone shows items: lines that may be text, and commas in a sentence, do not."""
+    """Return whether the form alone shows items; lines that could be text, and commas in a sentence, do not."""
     if listing.marks == "separated":
         return listing.before.endswith((":", "："))
     return listing.marks != "lines" or max(map(len, listing.items)) <= LONGEST_LINE
 
 
 def may_be_list(text: str) -> bool:
-    """Whether the lines of a text have list markers or look like items below a task; cheaper than splitting it."""
+    """Return whether lines have list markers or look like items below a task; cheaper than splitting the text."""
     if text.count("\n") < FEWEST_LINES:
         return False
     text = text.lstrip()

@@ -1,4 +1,4 @@
-"""Which text of a request the router reads: beginning and end of the last user turn."""
+"""The text of a request that the router reads: beginning and end of the last user turn."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LONGEST = 80  # characters; a longer question stands alone
 
 
 def excerpt(text: str) -> str:
-    """Beginning and end of a long text, all of a short one: the task is at either end."""
+    """Return the beginning and end of a long text, or all of a short one: the task is at either end."""
     if len(text) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return text
     return text[:HEAD_CHARACTERS] + "\n" + text[-TAIL_CHARACTERS:]
 
 
 def question_in_context(request: Request) -> str:
-    """The last user turn, after the previous one if it cannot be understood alone ("and for cats?")."""
+    """Return the last user turn, preceded by the previous one if it cannot be understood alone ("and for cats?")."""
     question = request.question
     if len(request.messages) > 2 and is_follow_up(question):
         asked = [turn.content for turn in request.history if turn.role == "user"]
@@ -34,7 +34,7 @@ def question_in_context(request: Request) -> str:
 
 
 def is_follow_up(question: str) -> bool:
-    """Whether a question cannot be understood alone ("and for cats?"). Any text is accepted."""
+    """Return whether a question cannot be understood alone ("and for cats?"). Any text is accepted."""
     return len(question) <= LONGEST and _follow_up().match(fold(question)) is not None
 
 

@@ -1,8 +1,8 @@
-"""The text that a request gives to be changed: what is to be done to it, and where it begins and ends.
+"""The text that a request wants changed: what is to be done to it, and where it begins and ends.
 
-A request counts only if an order to change a text is found, and the text can be told apart from it: by a fence, a tag,
-quotes, the end of a line or paragraph, a document, or a system message that gives the order for all that the user
-writes. Where the border is in doubt, the answer is written in one piece, and its forecast counts the text all the same.
+A request counts only if an order to change a text is found, and the text can be separated from it: by a fence, a tag,
+quotes, the end of a line or paragraph, a document, or a system message that gives the order for all user messages. If
+the boundary is in doubt, the answer is written in one piece, but its forecast still counts the text.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Change = Literal[
     "change",
     "correct",
 ]
-"""What is done to a text; of several that one request asks for, the one that comes first here counts."""
+"""What is done to a text; if a request asks for more than one, the first in this list counts."""
 EDITED: frozenset[Change] = frozenset({"rename", "insert", "change", "correct"})
-"""What leaves most of a text as it is."""
+"""Changes that leave most of a text as it is."""
 
 LONGEST_TASK = 800  # characters
-LEAST_TEXT = 400  # characters; below it nothing is gained
+LEAST_TEXT = 400  # characters; below, nothing is gained
 _LENGTHS: dict[Change, float] = {"shorten": 0.5, "expand": 1.6, "simplify": 0.9, "annotate": 1.3, "translate": 1.1}
 _PLAIN = frozenset({"", ".txt", ".text", ".md", ".markdown", ".pdf", ".docx"})
 _UNCUT = frozenset({".rst", ".restructuredtext", ".adoc", ".asciidoc", ".org"})
@@ -52,7 +52,7 @@ _QUOTES = {'"': '"', "“": "”", "„": "“”", "«": "»", "»": "«", "「
 _QUOTE = re.compile(r"[\"“”„«»「」]")
 _BLANK = re.compile(r"\n[ \t]*+\n\s*+")
 _COLON = (":", "：")
-_LEADING = 5  # letters between an order and the quotation that it is meant for
+_LEADING = 5  # letters between an order and the quotation it refers to
 _NEAR = 40  # characters between an order and a word that forbids it
 _QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE = re.compile(r"[.!?。！？؟;:：\n]\s*+")
@@ -70,11 +70,11 @@ class Given:
 
     Attributes:
         change: what is to be done to it.
-        task: the order, in the user's words; empty where it is the system message.
+        task: the order, in the user's words; empty if it is the system message.
         text: the text.
-        lead: what the answer begins with, such as the line of a fence.
+        lead: what the answer begins with, such as the opening line of a fence.
         tail: what it ends with.
-        ending: of the file that it comes from, ``.md`` for instance; of a fence, its language.
+        ending: the extension of its file, ``.md`` for instance, or the language of its fence.
         source: where it was found: "fence", "prompt", "document" or "system".
     """
 
@@ -92,7 +92,7 @@ class Given:
 
     @property
     def answer_tokens(self) -> int:
-        """Estimated tokens of the whole text after its change."""
+        """The estimated tokens of the whole text after its change."""
         return max(1, round(self.tokens * _LENGTHS.get(self.change, 1.0)))
 
 
@@ -102,7 +102,7 @@ class Doubt:
 
     Attributes:
         why: half a sentence.
-        tokens: estimated tokens of that answer; 0 where it is no whole text.
+        tokens: estimated tokens of that answer; 0 if it is not the whole text.
     """
 
     why: str
@@ -110,7 +110,7 @@ class Doubt:
 
 
 def given_in(request: Request) -> Given | Doubt | None:
-    """The text to be changed; why that is in doubt; ``None`` where nothing asks for a change."""
+    """Return the text to be changed, or why that is in doubt; ``None`` if nothing asks for a change."""
     question = request.question.replace("\r\n", "\n").strip() if not request.documents else request.question.strip()
     if request.documents:
         return _in_documents(request, question)
@@ -128,7 +128,7 @@ def given_in(request: Request) -> Given | Doubt | None:
 
 
 def unseen_tokens(question: str) -> int:
-    """Estimated tokens of the text below or above an order that no known words give; 0 where a text is asked about."""
+    """Estimate the tokens of a text next to an order in unknown words; 0 if the question is about the text."""
     if (marks := _in_fence(question) or _between_rules(question)) is not None:
         first, last, _ = marks
         order, text = f"{question[: first[0]]}\n{question[last[1] :]}", question[first[1] : last[0]]
@@ -155,18 +155,18 @@ def _in_documents(request: Request, question: str) -> Given | Doubt | None:
 
 
 def _unless_uncut(given: Given) -> Given | Doubt:
-    """A text of a format that is not cut at its blocks of code, if the change is meant for these, too."""
+    """Return the text, or a doubt if its format is not split at code blocks but the change applies to them, too."""
     if given.change in _ANYWHERE:
         return _Words.unless_refused(given, given.task)
     return Doubt(f"blocks of code are not told from the text of a file in {given.ending}", given.answer_tokens)
 
 
 Marks = tuple[tuple[int, int], tuple[int, int], str]
-"""Where the mark before a text stands and the one behind it, and what the first one says besides."""
+"""The spans of the markers before and after a text, and what else the first one says."""
 
 
 def _in_fence(question: str) -> Marks | None:
-    """Within a fence, where there is no other one beside it."""
+    """Find the text within a fence, if it is the only one."""
     found = _fences(question)
     if len(found) != 1 or (end := found[0][1]) is None:
         return None
@@ -174,7 +174,7 @@ def _in_fence(question: str) -> Marks | None:
 
 
 def _fences(text: str) -> list[tuple[re.Match[str], re.Match[str] | None]]:
-    """The lines that open a fence, and those that close it, by CommonMark's rules: others within it are its text."""
+    """Return the lines that open and close each fence by CommonMark's rules; others within it are its text."""
     found: list[tuple[re.Match[str], re.Match[str] | None]] = []
     for mark in _FENCE.finditer(text) if any(sign in text for sign in _FENCES) else ():
         opened = found[-1][0] if found and found[-1][1] is None else None
@@ -186,7 +186,7 @@ def _fences(text: str) -> list[tuple[re.Match[str], re.Match[str] | None]]:
 
 
 def _between_rules(question: str) -> Marks | None:
-    """Between two lines of quotes or dashes, where there are no others."""
+    """Find the text between two lines of quotes or dashes, if there are no others."""
     if not any(sign in question for sign in _RULES):
         return None
     found = list(islice(_RULE.finditer(question), 3))
@@ -196,7 +196,7 @@ def _between_rules(question: str) -> Marks | None:
 
 
 def _in_tag(question: str) -> Marks | None:
-    """Between a tag that begins a line and the last one that closes it."""
+    """Find the text between a tag that begins a line and the last one that closes it."""
     found = _TAG.search(question) if "</" in question else None
     end = f"</{found['tag']}>" if found is not None else ""
     at = question.rfind(end) if found is not None else -1
@@ -204,7 +204,7 @@ def _in_tag(question: str) -> Marks | None:
 
 
 def _marked(question: str, first: tuple[int, int], last: tuple[int, int], info: str) -> Given | Doubt | None:
-    """A text between two marks, with the order before or behind them."""
+    """Return a text between two markers, with the order before or after them."""
     around = f"{question[: first[0]].strip()}\n\n{question[last[1] :].strip()}".strip()
     text = question[first[1] : last[0]].strip("\n")
     if not around or len(around) > LONGEST_TASK or len(text) < LEAST_TEXT or (change := ordered_change(around)) is None:
@@ -220,7 +220,7 @@ def _marked(question: str, first: tuple[int, int], last: tuple[int, int], info: 
 
 
 def _quoted(question: str) -> Given | Doubt | None:
-    """The one long text between quotes, in the line of its order."""
+    """Return the only long text between quotes, on the line of its order."""
     spans, are_pairs = _quotations(question)
     long = [span for span in spans if span[1] - span[0] > LEAST_TEXT]
     if len(long) != 1:
@@ -245,10 +245,10 @@ def _quoted(question: str) -> Given | Doubt | None:
 
 
 def _leads_to_quotation(own: str, change: Change) -> bool:
-    """Whether an order means the quotation behind it: "in" may stand between them, "my reply to" may not."""
+    """Return whether an order refers to the quotation after it: "in" may come between them, "my reply to" may not."""
     words = _Words.read()
     orders = list(words.changes[change].finditer(own))
-    if change in ("rename", "change"):  # what is there now and what comes in its place, or the quotation is that
+    if change in ("rename", "change"):  # both the old and the new words, or the quotation is one of them
         return len(_quotations(own)[0]) == 2
     said = words.aspect.sub(" ", words.text.sub(" ", own[orders[-1].end() :] if orders else own)).split()
     to_language = change == "translate" and len(said) == 2 and said[1][:1].isupper()
@@ -256,7 +256,7 @@ def _leads_to_quotation(own: str, change: Change) -> bool:
 
 
 def _goes_on_besides(behind: str) -> bool:
-    """Whether more than the rest of an order stands behind a quotation."""
+    """Return whether more than the rest of an order follows a quotation."""
     if any(sign in behind for sign in _COLON):
         return True
     others = [each.strip() for each in _SENTENCE.split(f"{behind} ")[1:]]
@@ -264,9 +264,9 @@ def _goes_on_besides(behind: str) -> bool:
 
 
 def _quotations(text: str) -> tuple[list[tuple[int, int]], bool]:
-    """Where quotations stand that are in no other one, if the first begins where an order may stand.
+    """Return the spans of the outermost quotations, if the first begins where an order can be.
 
-    And whether the marks of its kind are pairs: where they are not, from the first to the last of them.
+    Also returns whether its quotation marks are paired; if not, the span is from the first to the last of them.
     """
     first = _QUOTE.search(text, 0, LONGEST_TASK)
     if first is None or first[0] not in _QUOTES:
@@ -288,14 +288,14 @@ def _quotations(text: str) -> tuple[list[tuple[int, int]], bool]:
 
 
 def _opens(text: str, at: int) -> bool | None:
-    """Whether a straight mark begins a quotation; ``None``: its neighbours do not tell."""
+    """Return whether a straight quote opens a quotation; ``None``: the adjacent characters do not show it."""
     before = text[max(0, at - 1) : at].strip(" \n\t([{—–-")
     behind = text[at + 1 : at + 2].strip(" \n\t.,;:!?)]}—–-")
     return None if bool(before) == bool(behind) else not before
 
 
 def _split(question: str) -> Given | Doubt | None:
-    """A text below or above the order."""
+    """Find the text below or above the order."""
     first, rest = _head(question)
     last, before = _tail(question)
     words = _Words.read()
@@ -322,7 +322,7 @@ def _split(question: str) -> Given | Doubt | None:
 
 
 def _ends_before(text: str) -> bool:
-    """Whether a long quotation begins a text and ends before it."""
+    """Return whether a long quotation begins a text and ends before the text does."""
     spans, are_pairs = _quotations(text)
     if not spans or not are_pairs or text[: spans[0][0]].strip() or spans[0][1] - spans[0][0] <= LEAST_TEXT:
         return False
@@ -331,7 +331,7 @@ def _ends_before(text: str) -> bool:
 
 
 def _end_of_task(first: str, rest: str, last: str) -> str | None:
-    """Why it is in doubt that all behind an order is the text."""
+    """Return why it is doubtful that everything after an order is the text."""
     if first.endswith(_COLON):
         return None
     if not _quotations(first)[1]:
@@ -345,16 +345,16 @@ def _end_of_task(first: str, rest: str, last: str) -> str | None:
 
 
 def _in_fences(text: str) -> bool:
-    """Whether most of a text stands between fences."""
+    """Return whether most of a text is between fences."""
     inside = sum((end.start() if end else len(text)) - begin.end() for begin, end in _fences(text))
     return inside > len(text) // 2
 
 
 def _head(question: str) -> tuple[str, str]:
-    """The order at the beginning and the text below it; empty where no border is clear."""
+    """Return the order at the beginning and the text below it; empty if the boundary is unclear."""
     paragraphs = list(_BLANK.finditer(question, 0, 2 * LONGEST_TASK))
     ends = [match for match in paragraphs if match.start() <= LONGEST_TASK]
-    for match in ends[:3]:  # "Here is the text:" ends the order, whatever stands before it
+    for match in ends[:3]:  # "Here is the text:" ends the order, whatever precedes it
         if question[: match.start()].rstrip().endswith(_COLON):
             return question[: match.start()].strip(), question[match.end() :]
     line_end = question.find("\n", 0, LONGEST_TASK)
@@ -374,7 +374,7 @@ def _head(question: str) -> tuple[str, str]:
 
 
 def _tail(question: str) -> tuple[str, str]:
-    """The order at the end and the text above it; empty where no border is clear."""
+    """Return the order at the end and the text above it; empty if the boundary is unclear."""
     begin = max(0, len(question) - LONGEST_TASK)
     borders = list(_BLANK.finditer(question, begin))
     if not borders:
@@ -383,7 +383,7 @@ def _tail(question: str) -> tuple[str, str]:
 
 
 def ordered_change(task: str) -> Change | None:
-    """What a task orders to be done to a text; ``None`` where it is no such order, or longer than one."""
+    """Return the change that a task orders; ``None`` if it is not such an order, or longer than one."""
     words, task = _Words.read(), task.strip()[: LONGEST_TASK + 1]
     if len(task) > LONGEST_TASK or not words.may_order(task):
         return None
@@ -396,16 +396,16 @@ def ordered_change(task: str) -> Change | None:
             if match and not words.forbids(said.body, match):
                 found.add(change)
         if said.orders_other and not found:
-            return None  # what is ordered behind it may be meant for its answer
+            return None  # an order after it may refer to its answer
     return next((change for change in get_args(Change) if change in found), None)
 
 
 class _Sentence(NamedTuple):
-    """A sentence of a task: what stands behind its polite beginning, and what it asks for."""
+    """A sentence of a task: its text after polite phrases, and what it asks for."""
 
     body: str
     is_polite: bool
-    orders_other: bool  # a question, or another order than to change a text
+    orders_other: bool  # a question, or an order other than to change a text
     asks: bool
 
 
@@ -414,9 +414,9 @@ class _Words:
     """The patterns of ``given.toml``."""
 
     changes: dict[Change, re.Pattern[str]]
-    begins: re.Pattern[str]  # finds whatever ``changes`` find in a part of an ASCII text in small letters, and more
+    begins: re.Pattern[str]  # finds whatever ``changes`` find in a part of a lower-case ASCII text, and more
     text: re.Pattern[str]
-    aspect: re.Pattern[str]  # of a text, that is corrected
+    aspect: re.Pattern[str]  # of a text, such as its spelling, that is corrected
     polite: re.Pattern[str]
     question: re.Pattern[str]
     beside: re.Pattern[str]
@@ -427,7 +427,7 @@ class _Words:
     @staticmethod
     @cache
     def read() -> _Words:
-        """The patterns, read and compiled once."""
+        """Return the patterns, read and compiled once."""
         tables = tables_in("given.toml").values()
 
         def listed(*keys: str, whole: bool) -> Iterable[str]:
@@ -452,17 +452,17 @@ class _Words:
         )
 
     def may_order(self, task: str) -> bool:
-        """Whether any of the changes can be found in a task or in a part of it; much faster than to look for each."""
+        """Return whether a task or a part of it could contain a change; much faster than searching for each."""
         return not task.isascii() or self.begins.search(task.lower()) is not None
 
     def forbids(self, sentence: str, order: re.Match[str]) -> bool:
-        """Whether a sentence says that what it names is not to be done."""
+        """Return whether a sentence says not to do what it names."""
         before = sentence[max(0, order.start() - _NEAR) : order.start()].rpartition(",")[2]
         behind = sentence[order.end() : order.end() + 2 * _NEAR].partition(",")[0]
         return self.never.search(before) is not None or self.never_behind.search(behind) is not None
 
     def asks_of_a_text(self, paragraph: str) -> bool:
-        """Whether a paragraph asks for something else of a text than its change."""
+        """Return whether a paragraph asks for something about a text other than its change."""
         said = paragraph.lstrip("¿¡ ")
         said = said[lead.end() :].lstrip(" ,") if (lead := self.polite.match(said)) else said
         asks = said.rstrip().endswith((*_QUESTION_MARKS, *_COLON)) or self.question.match(said) is not None
@@ -480,11 +480,11 @@ class _Words:
 
     @staticmethod
     def unless_refused(given: Given, order: str) -> Given | Doubt:
-        """The text, unless the whole of it, changed, and that alone, is not what an order asks for."""
+        """Return the text, or a doubt if the order asks for anything but the whole changed text alone."""
         words = _Words.read()
         if found := words.beside.search(order):
             return Doubt(f'more than the changed text is asked for ("{found[0].strip()[:40]}")', given.answer_tokens)
-        if given.change != "insert" and (found := words.part.search(order)):  # an addition says its place like this
+        if given.change != "insert" and (found := words.part.search(order)):  # an insertion names its place so
             return Doubt(f'a part of the text is asked for ("{found[0].strip()[:40]}")')
         last = order[max((each.end() for each in _SENTENCE.finditer(order.rstrip()[:-1])), default=0) :].strip()
         if last.endswith(_QUESTION_MARKS) and words.question.match(last):

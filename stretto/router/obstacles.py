@@ -1,4 +1,4 @@
-"""Reasons against parallel generation, whatever the shape: demands of the request, limits of backend and budget.
+"""Reasons against parallel generation of any shape: demands of the request, limits of backend and budget.
 
 Each function returns the reason as half a sentence, or ``None`` if there is none.
 """
@@ -17,25 +17,25 @@ from stretto.values.route import Forecast, Obstacle
 if TYPE_CHECKING:
     from stretto.router.case import Case
 
-MINIMUM_ANSWER_TOKENS = 600  # about eight points of the usual length; a lower limit would cut them off
+MINIMUM_ANSWER_TOKENS = 600  # about eight points of the usual length; a lower limit would cut them
 MINIMUM_SLOTS = 3
 MINIMUM_CALLS = 5
 MOST_POINTS = 10  # of an outline
-SAVES = {"fastest": 0.0, "balanced": 0.1, "careful": 0.2}  # share of the direct answer's time, by the preference
+SAVES = {"fastest": 0.0, "balanced": 0.1, "careful": 0.2}  # share of the direct answer's time, by preference
 
 
 def to_any(request: Request, parse: Parse) -> str | None:
-    """Why the request itself rules out more than one generation; ``parse`` is its parsed question."""
+    """Return why the request itself rules out more than one generation; ``parse`` is its parsed question."""
     return next(_in_request(request, parse), None)
 
 
 def to_parallel(
     case: Case, parallel: Forecast, *, straight: Forecast | None = None, saves: tuple[float, float] | None = None
 ) -> str | None:
-    """Why backend, its load, budget or forecast rule out a parallel strategy.
+    """Return why the backend, its load, the budget or the forecast rules out a parallel strategy.
 
-    ``straight``: instead of the direct answer's forecast; ``saves``: the share of its time and the seconds that have to
-    be saved, by default a share by the preference.
+    ``straight`` replaces the direct answer's forecast; ``saves``: the share of its time and the seconds that must be
+    saved, by default a share that depends on the preference.
     """
     direct = straight or case.direct_forecast
     if (found := next(_in_means(case, parallel, direct), None)) is not None:
@@ -48,13 +48,13 @@ def to_parallel(
 
 
 def seconds_of(direct: Forecast, parallel: Forecast, measured: str) -> str:
-    """What both ways would take, and what was measured to know it."""
+    """Describe how long both ways would take, and which measurement that is based on."""
     by = f", {measured}" if measured else ""
     return f"about {parallel.seconds:.1f} s against {direct.seconds:.1f} s{by}"
 
 
 def to_skeleton(parse: Parse, most: int = MOST_POINTS) -> str | None:
-    """Why the question rules out an outline, or a plan of at most so many items."""
+    """Return why the question rules out an outline, or a plan of at most so many items."""
     if (wanted := parse.points.wanted) > most:
         return Obstacle(f"{wanted} points are asked for, and an outline has at most {most}", "demand")
     return _needs_finished_list(parse)
@@ -96,7 +96,7 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
         yield Obstacle(f'a format is asked for ("{_shown(found)}")', "demand")
     if found := parse.brevity:
         yield Obstacle(f'a short answer is asked for ("{_shown(found)}")', "demand")
-    # Several lines may be a list of items, whose words do not count.
+    # Multiple lines can be a list of items, whose words do not count.
     if "\n" not in parse.text and (needed := _needs_finished_list(parse)):
         yield needed
 
@@ -107,7 +107,7 @@ def _in_means(case: Case, parallel: Forecast, direct: Forecast) -> Iterator[str]
     least = min(parallel.calls, MINIMUM_CALLS)
     if found := case.limits.why_below(MINIMUM_SLOTS, case.backend.name):
         yield Obstacle(found, "busy")
-    # What the rate limits leave for prompts and answers together.
+    # What the rate limits leave for prompts and answers combined.
     if (left := case.load.limits_left.get("tokens")) is not None and left < parallel.tokens:
         yield Obstacle(
             f"the rate limit leaves {int(left)} tokens, and about {parallel.tokens} would be read and written", "busy"

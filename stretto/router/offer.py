@@ -12,7 +12,7 @@ Value = TypeVar("Value", str, Forecast | None)
 
 
 def made(value: Value | Callable[[], Value]) -> Value:
-    """What an offer holds, or what makes it."""
+    """Return a value, or call the function that makes it."""
     return value() if callable(value) else value
 
 
@@ -27,11 +27,11 @@ class Offer:
     Of the suitable offers, the router takes the one with the highest priority; among equals, the most confident one.
     ``direct`` is always suitable and has the lowest priority.
 
-    ``reason``, ``forecast`` and ``why_not`` may be functions, which are called when somebody looks: most are never
-    read. What they depend on must not change until then.
+    ``reason``, ``forecast`` and ``why_not`` can be functions, which are called only when read: most never are. What
+    they depend on must not change until then.
 
     Attributes:
-        confidence: probability, 0 to 1, that the strategy suits the request; it becomes that of the route.
+        confidence: probability, 0 to 1, that the strategy suits the request; it becomes the route's.
         reason: why the strategy was chosen, as one sentence for a person.
         forecast: the expected cost, shown in the route; ``None`` if it is unknown.
         eligible: whether the strategy may be chosen. The route shows the forecast of unsuitable offers too.
@@ -45,8 +45,8 @@ class Offer:
         needs: abilities of the model, as `stretto check` names them, without which the strategy is not chosen.
         why_not: half a sentence on why the strategy does not suit a request that looks suitable, for the reason of
             a route that is ``direct`` because nothing else suits.
-        in_sections: the strategy, which may also write in one piece, is to write sections side by side; the route tells
-            it so (`Route.in_sections`).
+        in_sections: the strategy, which can also write in one piece, is to write sections in parallel; passed on as
+            `Route.in_sections`.
     """
 
     confidence: float

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stretto.strategies.items.splitting import NotSplit, Split
 
 
-USUAL_POINTS = 6  # of an answer whose question names no number; the mean in the paper on skeletons is 6.8
+USUAL_POINTS = 6  # if the question names no number; the mean in the Skeleton-of-Thought paper is 6.8
 
 
 @dataclass
@@ -29,8 +29,8 @@ class Parse:
 
     Attributes:
         question: the last user turn, which `split` splits into items.
-        text: the question, preceded by the one before if it cannot be understood alone. All else is parsed from it.
-        request: whose text `given` is.
+        text: the question, preceded by the previous one if it cannot be understood alone. All else is parsed from it.
+        request: the request, for `given`.
     """
 
     # Not frozen: a frozen dataclass takes longer to create, and has no cached properties.
@@ -40,18 +40,18 @@ class Parse:
 
     @classmethod
     def of(cls, request: Request) -> Parse:
-        """The parse of a request; nothing is parsed yet."""
+        """Return the parse of a request; nothing is parsed yet."""
         return cls(request.question, question_in_context(request), request)
 
     def __eq__(self, other: object) -> bool:
-        """All are equal, so that routes compare by their decisions, whatever has been parsed so far."""
+        """Treat all as equal, so that routes compare by their decisions, whatever has been parsed so far."""
         return other is None or isinstance(other, Parse)
 
     __hash__ = None  # type: ignore[assignment]  # equality without a meaningful hash
 
     @lazy
     def folded(self) -> str:
-        """Beginning and end of the text, folded."""
+        """The beginning and end of the text, folded."""
         return fold(excerpt(self.text))
 
     @lazy
@@ -60,7 +60,7 @@ class Parse:
 
     @lazy
     def items(self) -> int:
-        """Number of items that the question contains or asks for: those of `split`, else those that its form shows."""
+        """The number of items that the question contains or asks for: by `split`, or else by its form."""
         from stretto.strategies.items.splitting import Split  # noqa: PLC0415 - its patterns are slow to compile
 
         split = self.split
@@ -68,7 +68,7 @@ class Parse:
 
     @lazy
     def words(self) -> int | None:
-        """Length in words of the whole answer that the question asks for, if it names one."""
+        """The length in words that the question asks for, if it names one for the whole answer."""
         words = words_wanted(self.folded)
         if words is None or not is_of_each(self.folded):
             return words
@@ -76,12 +76,12 @@ class Parse:
 
     @lazy
     def depth(self) -> float:
-        """Length of each part that the question asks for, as a multiple of the usual length."""
+        """The length of each part that the question asks for, as a multiple of the usual length."""
         return depth_wanted(self.folded)
 
     @lazy
     def form(self) -> FormName | None:
-        """Form of the answer that the question asks for, if it names one."""
+        """The form of the answer that the question asks for, if it names one."""
         return form_named(self.folded)
 
     @lazy
@@ -101,24 +101,24 @@ class Parse:
 
     @lazy
     def given(self) -> Given | Doubt | None:
-        """The text that is to be changed; why it is in doubt; ``None`` where none is."""
+        """The text to be changed, or why that is in doubt; ``None`` if there is none."""
         return None if self.request is None else given_in(self.request)
 
     @lazy
     def changes(self) -> Change | None:
-        """What the question orders to be done to a text, wherever that is."""
+        """The change to a text that the question asks for, wherever that text is."""
         return ordered_change(self.question)
 
     @lazy
     def split(self) -> Split | NotSplit:
-        """One task with its items or samples, or why the question cannot be split."""
+        """The task with its items or samples, or why the question cannot be split."""
         from stretto.strategies.items.splitting import split  # noqa: PLC0415 - its patterns are slow to compile
 
         return split(self.question)
 
 
 def parse_of(request: Request, route: Route) -> Parse:
-    """The parse that the route carries, or a new one if that belongs to another question."""
+    """Return the parse that the route carries, or a new one if that belongs to another question."""
     carried = route.parse
     return carried if isinstance(carried, Parse) and carried.question == request.question else Parse.of(request)
 

@@ -1,4 +1,4 @@
-"""Chooses strategy and backend: weighs the offers of the strategies and returns a `Route`."""
+"""Choose strategy and backend: weigh the offers of the strategies and return a `Route`."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class _Decision:
 
     @property
     def seconds(self) -> float:
-        """Expected seconds to the end of the answer; a strategy without a forecast counts as ``direct``."""
+        """The expected seconds to the end of the answer; a strategy without a forecast counts as ``direct``."""
         return (self.forecast(self.strategy) or self.case.direct_forecast).seconds
 
     def forecast(self, strategy: str) -> Forecast | None:
-        """The forecast of a strategy's offer with its cost, if it offered one."""
+        """Return the forecast of a strategy's offer with its cost, if it offered one."""
         offer = self.offers.get(strategy)
         try:
             _check(forecast := None if offer is None else made(offer.forecast))
@@ -62,11 +62,11 @@ class _Decision:
 
 
 class Router:
-    """Decides how a request is generated. It holds no connection and keeps nothing from requests.
+    """Decides how a request is generated. It has no connections and keeps nothing from requests.
 
     Attributes:
         second_opinion: asks the backend with the role "small" when the shape model is in doubt; ``None``: never asks.
-        prices: of models, for what each way would cost; by default, list prices.
+        prices: of models, for the cost of each way; by default, list prices.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Router:
 
     @property
     def model(self) -> ShapeModel:
-        """The shape model: the one given, else the library's own, loaded at first use."""
+        """The shape model: the one given, or else the library's, loaded on first use."""
         if self._model is None:
             self._model = ShapeModel.committed()
         return self._model
@@ -96,12 +96,12 @@ class Router:
         prompt_family: PromptFamily = lambda _: None,
         own_prompts: str = "",
     ) -> Route:
-        """Choose without a call. Only the name, the capabilities and the load of a backend are read.
+        """Choose a route without a call. Only the name, the capabilities and the load of a backend are read.
 
         ``strategies`` are the strategies to choose from, by name, including "direct"; by default those of the library.
-        ``prompt_family`` and ``own_prompts``: of the client, as `Case` has them.
-        Raises `InvalidRequestError` if no backend has the role "main", and `BudgetExceededError` where the budget does
-        not even allow a direct answer.
+        ``prompt_family`` and ``own_prompts``: of the client, as in `Case`.
+        Raises `InvalidRequestError` if no backend has the role "main", and `BudgetExceededError` if the budget does not
+        even allow a direct answer.
         """
         started = time.perf_counter()
         chosen_from = _strategies(request, strategies)
@@ -117,9 +117,9 @@ class Router:
         prompt_family: PromptFamily = lambda _: None,
         own_prompts: str = "",
     ) -> Route:
-        """Choose like `decide`; in the grey zone, ask for a second opinion if this router has one.
+        """Choose a route like `decide`; in the grey zone, ask for a second opinion if this router has one.
 
-        A long request is read in a thread, the strategies' offers included.
+        For a long request, this runs in a thread, including the strategies' offers.
         """
         started = time.perf_counter()
         chosen_from = _strategies(request, strategies)
@@ -130,7 +130,7 @@ class Router:
             route = _route(decision, started)
             return decision, route.settled() if long else route
 
-        # Searching a text of 100 kB takes longer than others in the event loop should wait.
+        # Searching a text of 100 kB would block the event loop for too long.
         long = len(request.messages) > LONG or sum(len(each.content) for each in request.messages) > LONG_TEXT
         decision, first = await anyio.to_thread.run_sync(decided) if long else decided()
         asked = self.second_opinion
@@ -169,7 +169,7 @@ class Router:
 
 
 def _strategies(request: Request, given: Mapping[str, Strategy] | None) -> Mapping[str, Strategy]:
-    """The strategies to choose from, including one that came with the request."""
+    """Return the strategies to choose from, including one that came with the request."""
     if given is None:
         from stretto.strategies import STRATEGIES  # noqa: PLC0415 - strategies import the router's offers
 
@@ -178,7 +178,7 @@ def _strategies(request: Request, given: Mapping[str, Strategy] | None) -> Mappi
 
 
 def _grey(decision: _Decision, asked: SecondOpinion) -> bool:
-    """Whether a second opinion could change the route: the model is in doubt, and there is no other obstacle."""
+    """Return whether a second opinion could change the route: the model is in doubt, and nothing else prevents it."""
     case, skeleton = decision.case, decision.offers.get("skeleton")
     return (
         case.request.strategy == "auto"
@@ -189,10 +189,10 @@ def _grey(decision: _Decision, asked: SecondOpinion) -> bool:
 
 
 def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[str, Strategy]) -> _Decision:
-    """The decision on the backend that is forecast to finish first, if the caller prefers speed.
+    """Decide for the backend that is forecast to finish first, if the caller prefers speed.
 
-    Otherwise the main backend answers: only the caller knows the quality of the others. A strategy that asks several
-    models itself begins with the main one, too.
+    Otherwise the main backend answers: only the caller knows the quality of the others. A strategy that asks multiple
+    models itself also begins with the main one.
     """
     asks_several = getattr(strategies.get(case.request.strategy), "asks_several", False)
     if case.request.preference != "fastest" or asks_several:
@@ -211,9 +211,9 @@ def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[s
 
 
 def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
-    """Choose the strategy asked for, else the best suitable one of all; a direct answer where that is over the budget.
+    """Choose the strategy asked for, or else the most suitable one; a direct answer if that exceeds the budget.
 
-    Raises `BudgetExceededError` where the direct answer is, too.
+    Raises `BudgetExceededError` if the direct answer does, too.
     """
     named = case.request.strategy
     offers = {
@@ -278,7 +278,7 @@ def _chosen(case: Case, offers: Mapping[str, Offer]) -> _Decision:
 
 
 def _why_direct(case: Case, offers: Mapping[str, Offer], offer: Offer) -> str:
-    """Why nothing else suits."""
+    """Return why nothing else suits."""
     if beyond := obstacles.beyond(case.backend, case.prompt_tokens):
         return f"Written in one piece: {beyond}."
     others = () if case.judgement.unsure else offers.values()
@@ -287,7 +287,7 @@ def _why_direct(case: Case, offers: Mapping[str, Offer], offer: Offer) -> str:
 
 
 def _text(value: str | Callable[[], str]) -> str:
-    """What an offer says; empty where a caller's strategy fails to say it, since its answer may be paid for by then."""
+    """Return the text of an offer; empty if a caller's strategy fails here, when its answer may be paid for."""
     try:
         return made(value)
     except Exception:  # noqa: BLE001 - likewise
@@ -296,7 +296,7 @@ def _text(value: str | Callable[[], str]) -> str:
 
 
 def _is_ours(request: Request, named: str) -> bool:
-    """Whether the strategy is one of the library's; a caller's own strategy may handle what they cannot."""
+    """Return whether the strategy is one of the library's; a caller's strategy may handle what they cannot."""
     from stretto.strategies import STRATEGIES  # noqa: PLC0415 - strategies import the router's offers
 
     return named == "auto" or (request.own_strategy is None and named in STRATEGIES)
@@ -316,7 +316,7 @@ def _offer(strategy: Strategy, case: Case) -> Offer | None:
 
 
 def _check(forecast: Forecast | None) -> None:
-    """Raise TypeError for a forecast of a caller's own that is something else."""
+    """Raise TypeError if a caller's forecast is not a `Forecast`."""
     if forecast is not None and not isinstance(forecast, Forecast):
         raise TypeError(f"the forecast of an offer is a Forecast or None, not {type(forecast).__name__}")
 

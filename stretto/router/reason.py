@@ -1,4 +1,4 @@
-"""Names what decided how a question was judged: its words, or what can be seen of its form."""
+"""Name what decided the judgement of a question: its words, or its visible form."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from stretto.router.shape import Judgement
 
 MOST_NAMED = 2
-_CUES = 6  # the strongest ones, whose words are joined where they stand side by side
-_LONGEST = 40  # characters that are shown of one
+_CUES = 6  # the strongest ones; adjacent words are joined
+_LONGEST = 40  # characters shown of one
 _FORM = {
     "=fence": "a block of code",
     "=quoted": "a quotation",
@@ -31,16 +31,16 @@ _FORM = {
 
 
 def deciding(judgement: Judgement, text: str, folded: str) -> str:
-    """What spoke most for the likeliest shape against the next one, as in ``"what are" and "ways"``; may be empty.
+    """Return what favoured the likeliest shape over the next one most, as in ``"what are" and "ways"``; can be empty.
 
     ``text``: the part of the question that is read; ``folded``: the same, folded.
     """
     written = [word for word in words_and_breaks(text) if word != BREAK]
-    if text.isascii():  # the same words in small letters
+    if text.isascii():  # the same words in lower case
         words = [word.lower() for word in written]
     else:
         words = [word for word in words_and_breaks(folded) if word != BREAK]
-    strength: dict[int, float] = {}  # by the place of a word
+    strength: dict[int, float] = {}  # by the position of a word
     named: dict[str, float] = {}
     for cue, share in judgement.decisive(_CUES):
         if cue.startswith("="):
@@ -58,7 +58,7 @@ def deciding(judgement: Judgement, text: str, folded: str) -> str:
 
 
 def _places(cue: str, words: list[str]) -> list[int]:
-    """Where the words of a cue stand for the first time; empty for one of characters."""
+    """Return where the words of a cue first occur; empty for a character cue."""
     if cue.startswith("@") and ">" not in cue:
         known = lexicon()
         return next(
@@ -85,7 +85,7 @@ def _places(cue: str, words: list[str]) -> list[int]:
 
 
 def _part(cue: str, folded: str) -> str:
-    """The characters that a cue of a script without blanks stands for."""
+    """Return the characters that a cue of a script without spaces represents."""
     if cue.startswith("@"):
         known = lexicon()
         return next((found for found in known.pattern.findall(folded) if cue in known.unspaced[found]), "")
@@ -94,7 +94,7 @@ def _part(cue: str, folded: str) -> str:
 
 
 def _phrases(words: list[str], strength: dict[int, float]) -> list[tuple[str, float]]:
-    """The words that count, those side by side as one phrase, each with its strength."""
+    """Return the deciding words with their strength, adjacent ones joined into a phrase."""
     found: list[tuple[str, float]] = []
     run: list[int] = []
     for place in [*sorted(strength), -1]:

@@ -1,6 +1,6 @@
 """An optional second opinion when the shape model is in doubt: one short question to a small model.
 
-It is asked only if it could change the route, like a cascade (FrugalGPT, arXiv 2305.05176), and has its own deadline.
+It is asked only if it could change the route, like a cascade (FrugalGPT, arXiv 2305.05176), with a separate deadline.
 The reply updates the probability by Bayes' rule, with the hit and false-alarm rates that Skeleton-of-Thought
 (2307.15337) reports for its prompted GPT-4 router on WizardLM-218: a yes changes little, a no changes much.
 """
@@ -36,7 +36,7 @@ class SecondOpinion:
     """How to ask for a second opinion.
 
     Attributes:
-        deadline_s: seconds to wait for it; afterwards the first opinion counts.
+        deadline_s: seconds to wait for it; after that, the first opinion counts.
         zone: half width of the grey zone around the threshold, in probability.
         hit_rate: share of suitable requests to which the small model says yes.
         false_alarm_rate: share of unsuitable requests to which it says yes.
@@ -58,7 +58,7 @@ class SecondOpinion:
                 raise SettingsError(f"{name}={rate} is not a rate. Give a number between 0 and 1, both excluded.")
 
     async def ask(self, text: str, backend: Backend) -> bool | None:
-        """Whether the backend considers parallel points suitable; ``None`` if it failed, was late or gave no letter."""
+        """Ask whether parallel points are suitable; ``None`` if the backend failed, was late or gave no letter."""
         reply = ""
         prompt = ModelRequest(
             messages=(Message(role="user", content=QUESTION.replace("{request}", excerpt(text))),),
@@ -76,7 +76,7 @@ class SecondOpinion:
         return found[1] == "A" if found else None
 
     def update(self, probability: float, opinion: bool) -> float:
-        """The probability after the opinion, by Bayes' rule."""
+        """Return the probability after the opinion, by Bayes' rule."""
         hit, alarm = self.hit_rate, self.false_alarm_rate
         for_, against = (hit, alarm) if opinion else (1 - hit, 1 - alarm)
         return probability * for_ / (probability * for_ + (1 - probability) * against)

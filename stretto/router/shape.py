@@ -1,9 +1,9 @@
-"""Predicts the shape of an answer and whether a skeleton suits it: a linear model over named cues.
+"""Predict the shape of an answer and whether a skeleton suits it: a linear model over named cues.
 
 One softmax over nine classes (`CLASSES`: a shape, and for lists whether a skeleton suits) reads a bag of cues
-(`features`), so that both predictions share what they learn. The weights are 8-bit integers; a judgement adds up those
-of its cues. The probabilities are calibrated on out-of-fold predictions.
-Learned routers in front of a strategy: Skeleton-of-Thought with a router (arXiv 2307.15337), RouteLLM (2406.18665).
+(`features`), so both predictions share what they learn. The weights are 8-bit integers; a judgement adds up those of
+its cues. The probabilities are calibrated on out-of-fold predictions.
+Related learned routers: Skeleton-of-Thought with a router (arXiv 2307.15337), RouteLLM (2406.18665).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _BESIDE_SHAPES = CLASSES[len(SHAPES) :]
 
 
 class Votes(NamedTuple):
-    """What the cues of a prompt said.
+    """The weights of a prompt's cues.
 
     Attributes:
-        names: the cues of the vocabulary among its own.
-        rows: what each of these says for each class, in units of the class # [cues, classes and more]
+        names: its cues that are in the vocabulary.
+        rows: the weight of each of these for each class, in units of the class # [cues, classes and more]
         scales: the units # [classes]
-        totals: what all say together # [classes]
+        totals: the sum over all cues # [classes]
     """
 
     names: Sequence[str]
@@ -56,9 +56,8 @@ class Judgement:
     Attributes:
         shapes: calibrated probability of each shape; they sum to 1.
         skeleton: calibrated probability that an outline with parallel points suits.
-        known: number of cues in the model's vocabulary, except those of structure. With few, the prediction is
-            `unsure`.
-        votes: what its cues said; ``None`` where it has none.
+        known: number of cues in the model's vocabulary, except structural ones. With few, the prediction is `unsure`.
+        votes: the weights of its cues; ``None`` if it has none.
     """
 
     shapes: Mapping[str, float]
@@ -76,7 +75,7 @@ class Judgement:
         return max((shape for shape in SHAPES if shape != self.shape), key=self.shapes.__getitem__)
 
     def decisive(self, count: int) -> list[tuple[str, float]]:
-        """The cues that spoke most for the most probable shape and against the next one, strongest first."""
+        """Return the cues that favoured the most probable shape over the next one most, strongest first."""
         if (votes := self.votes) is None:
             return []
         wins, loses = (max(_OF_SHAPE[shape], key=votes.totals.__getitem__) for shape in (self.shape, self.next_shape))
@@ -86,12 +85,12 @@ class Judgement:
 
     @property
     def unsure(self) -> bool:
-        """Whether too little of the prompt was recognised for the probabilities to be meaningful."""
+        """Whether too little of the prompt was recognised for meaningful probabilities."""
         return self.known < MINIMUM_KNOWN
 
 
 class ShapeModel:
-    """A trained model, made from the arrays that ``python -m recipes.router.train`` writes."""
+    """A trained model, built from the arrays that ``python -m recipes.router.train`` writes."""
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
@@ -126,14 +125,14 @@ class ShapeModel:
     @classmethod
     @cache
     def committed(cls) -> ShapeModel:
-        """The library's own model, loaded once."""
+        """Return the library's model, loaded once."""
         import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
 
         with np.load(BytesIO(files("stretto.router").joinpath("model.npz").read_bytes()), allow_pickle=False) as arrays:
             return cls(dict(arrays))
 
     def judge(self, prompt: str) -> Judgement:
-        """Judge a prompt. Any text is accepted; an empty one gives the prior and ``known`` 0."""
+        """Judge a prompt. Any text is accepted; an empty one yields the prior and ``known`` 0."""
         names, rows = self._known(prompt)
         scores, known, votes = self._bias, 0.0, None
         if names:
@@ -152,7 +151,7 @@ class ShapeModel:
         return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), int(known), votes)
 
     def _known(self, prompt: str) -> tuple[list[str], NDArray[np.float32]]:
-        """The cues of a prompt that are in the vocabulary, and their rows."""
+        """Return the cues of a prompt that are in the vocabulary, and their rows."""
         names = [*filter(self._rows.__contains__, cues(prompt, self._vocabulary))]
         rows = [*map(self._rows.__getitem__, names)]
         return names, self._table.take(rows, axis=0) if rows else self._table[:0]

@@ -1,4 +1,4 @@
-"""What the first answers of a model showed: whether it holds the points, items or records that it is asked for."""
+"""What the first answers of a model showed: whether it delivers the points, items or records it is asked for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stretto.values.route import Obstacle
 
 LAST = 5
 TOO_MANY = 2
-FADES_S = 900.0  # after which an answer that went wrong says no more of the next one
+FADES_S = 900.0  # after which a failed answer says nothing about the next one
 
 Prompts = tuple[str, str]
-"""The family of prompts, and what tells a client's own templates from others."""
+"""The prompt family, and the identity of a client's own templates."""
 
 
 class Kind(StrEnum):
-    """What an answer asks of a model, as `TrackRecord.against` names such answers."""
+    """What an answer demands of a model, as `TrackRecord.against` names such answers."""
 
     PLANS = "answers by a plan"
     ITEMS = "lists written item by item"
@@ -32,12 +32,12 @@ class Kind(StrEnum):
 class TrackRecord:
     """How the last answers of one kind of one backend turned out for a tenant.
 
-    An answer that went wrong counts for `FADES_S`: then such answers are tried again.
+    A failed answer counts for `FADES_S` seconds; then such answers are tried again.
 
     Attributes:
         kind: of the answers.
-        last: when each ended, and whether the model held it; the latest at the end.
-        clock: gives the seconds since some fixed moment.
+        last: when each ended, and whether the model managed it; the latest at the end.
+        clock: returns the seconds since some fixed moment.
     """
 
     kind: Kind

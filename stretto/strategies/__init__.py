@@ -1,4 +1,4 @@
-"""Strategies: how a request becomes one or several generations and one merged answer.
+"""Strategies: how a request becomes one or more generations and one merged answer.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -22,7 +22,7 @@ from stretto.strategies.skeleton import Skeleton
 
 
 def _research() -> list[Strategy]:
-    """The strategies of the folders of `research/`, found by name."""
+    """Return the strategies of the folders of `research/`, found by name."""
     roof = f"{__name__}.research"
     folders = sorted(found.name for found in iter_modules(import_module(roof).__path__) if found.ispkg)
     return [import_module(f"{roof}.{folder}").STRATEGY for folder in folders]
@@ -35,13 +35,13 @@ STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (*_CH
 
 
 def own_instances() -> dict[str, Strategy]:
-    """The strategies of the library for one client: what they keep of its documents is no other client's."""
+    """Return new instances of the library's strategies, so that clients share nothing kept about documents."""
     return {name: type(strategy)() for name, strategy in STRATEGIES.items()}
 
 
 @cache
 def plugin_strategies() -> Mapping[str, Strategy]:
-    """Those of other packages by name: each entry point is a strategy, or a class that makes one without arguments."""
+    """Return the strategies of other packages by name: each entry point is a strategy, or a class without arguments."""
     loaded = plugins.load_all("strategies", STRATEGIES).items()
     return {name: each() if isinstance(each, type) else each for name, each in loaded}
 

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyResult:
-    """What a strategy tells of the answer that it wrote, beside the merged text.
+    """What a strategy reports about the answer it wrote, in addition to the merged text.
 
     Provisional: it may change in any release.
 
     Attributes:
-        strategy: the one that wrote the answer in the end, where it is not the route's.
+        strategy: the strategy that wrote the answer in the end, if it is not the route's.
         reason: what the strategy found out, as a sentence that follows the reason of the route.
-        parsed: the value of an answer that is held to a format.
+        parsed: the value of an answer that has to follow a format.
         citations: for ``Answer.citations``.
         passages: for ``Answer.passages``.
         tool_calls: for ``Answer.tool_calls``.
-        turns: for ``Answer.tool_turns``, of an answer that took several.
+        turns: for ``Answer.tool_turns``, if the answer took more than one.
         thoughts: for ``Answer.thoughts``.
         extra: for ``Answer.extra``.
         choices: for ``Answer.choices``.
         agreement: for ``Answer.agreement``.
-        ends_as: how the answer ends by the strategy's own judgement, where no branch ends worse.
-        by_itself: the strategy wrote the answer itself, so it does not fail with its branches.
+        ends_as: the finish reason in the strategy's judgement, if no branch ends worse.
+        by_itself: the strategy wrote the answer itself, so it does not fail when its branches do.
     """
 
     strategy: str = ""
@@ -60,11 +60,11 @@ class Strategy(Protocol):
     r"""A way to generate an answer: its generations, and how they become one text.
 
     Pass one as ``strategy=`` of a request, or register it: ``AsyncStretto(strategies=[MyStrategy()])``. A registered
-    strategy is chosen by its name, and the router weighs its offers against those of the others. One object serves all
-    requests of a client, several at a time, so keep the state of a request in local variables of `run`.
+    strategy can be chosen by name, and the router weighs its offers against those of the others. One object serves all
+    requests of a client concurrently, so keep the state of a request in local variables of `run`.
 
-    A class attribute ``options``, a pydantic model, says what ``strategy_options`` of a request may hold. They are
-    checked before the first call; `run` reads them with ``MyOptions(**request.strategy_options)``.
+    A class attribute ``options``, a pydantic model, defines what ``strategy_options`` of a request can contain. They
+    are checked before the first call; `run` reads them with ``MyOptions(**request.strategy_options)``.
 
     A strategy starts *branches* (one generation each) on the runner, and adds fixed text and branches to the *merge*,
     in the order of the reader. The runner does the rest: tasks, deadlines, token counts, retries, and ending every
@@ -90,7 +90,7 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that callers and routes use. It is not "auto" and not the name of another strategy."""
+        """The name that callers and routes use; neither "auto" nor the name of another strategy."""
         ...
 
     def offer(self, case: Case) -> Offer | None:
@@ -105,11 +105,12 @@ class Strategy(Protocol):
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult | None:
         """Start branches on the runner and add them to its merge; return after ``runner.merge.finish()``.
 
-        What it returns goes into the answer, beside the merged text; ``None``: nothing does.
+        The result goes into the answer, in addition to the merged text; ``None``: nothing does.
 
         A branch that fails is a value, not an exception: its title stays in the text, and the others continue. An
-        exception of this method, and of what makes a prompt, ends the answer and reaches the caller as it is. The
-        deadline ends this method, a second after it ended the branches. To fall back to one generation, give the reason
-        to ``runner.warn`` and return ``await Direct().run(request, route, runner)`` (`stretto.strategies.direct`).
+        exception in this method, or in a function that makes a prompt, ends the answer and reaches the caller
+        unchanged. The deadline ends this method one second after the branches. To fall back to one generation, pass the
+        reason to ``runner.warn`` and return ``await Direct().run(request, route, runner)``
+        (`stretto.strategies.direct`).
         """
         ...

@@ -1,7 +1,7 @@
-"""Functions of the caller: called as soon as a model has asked for them, side by side, and the answer goes on.
+"""Call functions of the caller in parallel, as soon as a model has asked for them, and continue the answer.
 
-Which calls belong to one round is what the model decides: unlike LLMCompiler (Kim et al., arXiv 2312.04511), nobody
-plans them beforehand. A call never fails the answer: the model is told what went wrong.
+The model decides which calls belong to one round: unlike LLMCompiler (Kim et al., arXiv 2312.04511), there is no
+planner. A failing call never fails the answer: the model is told what went wrong.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from stretto.values.tool_calls import ToolCall, ToolCallFragment, turn_of
 from stretto.values.tools import Tool, WrongArgumentsError
 
 MOST_ROUNDS, MOST_CALLS = 8, 64
-_REPEATS = 3  # rounds of the same calls and results, after which the model has to answer; fewer if it is small
+_REPEATS = 3  # rounds of the same calls and results after which the model has to answer; fewer if it is small
 _FUNCTIONS_AT_ONCE = 16  # of one answer; calls of models have `CallLimits`
-MOST_CHARACTERS = 100_000  # of a result; what is longer is cut, and says so
+MOST_CHARACTERS = 100_000  # of a result; a longer one is cut, and says so
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 Begun = dict[int, RunningBranch | str]
-"""By the place of each call that is not left to the caller: the branch of the function, or why none was called."""
+"""By index of each call that is not left to the caller: the branch of the function, or why it was not called."""
 
 
 async def write_with_tools(request: Request, runner: Runner) -> StrategyResult:
-    """Write an answer for which the model may have the request's functions called."""
+    """Write an answer for which the model can call the request's functions."""
     return await _Rounds(request, runner).run()
 
 
@@ -65,7 +65,7 @@ class _Rounds:
         self.request, self.runner = request, runner
         self.turns: list[dict[str, Any]] = []
         self.called = 0
-        self._left_over: tuple[ToolCall, ...] = ()  # calls that are the caller's
+        self._left_over: tuple[ToolCall, ...] = ()  # calls that are left to the caller
         self._most_alike = 2 if runner.capabilities.prompt_family == "small" else _REPEATS
         self._alike = 1  # rounds in a row up to now with the same calls and results
         self._from = 0  # the first turn of these rounds
@@ -77,7 +77,7 @@ class _Rounds:
         self._at_once = anyio.CapacityLimiter(_FUNCTIONS_AT_ONCE)
 
     async def run(self) -> StrategyResult:
-        """Ask until the model asks for no more of the functions, or may not."""
+        """Repeat until the model calls no more functions, or may not."""
         number = 1
         while True:
             last = self._is_last(number)
@@ -101,7 +101,7 @@ class _Rounds:
         )
 
     def _is_last(self, number: int) -> bool:
-        """Whether the model has to answer now: no round or call is left, or it asks for the same all the time."""
+        """Return whether the model has to answer now: no round or call is left, or it keeps asking for the same."""
         spent = self.called >= self._most_calls or self.runner.ledger.calls_left == 1 or self._alike >= self._most_alike
         return spent or number > self._most_rounds
 
@@ -111,7 +111,7 @@ class _Rounds:
         if last:
             choice = "none"
         elif number > 1 and choice not in ("auto", "none"):
-            choice = None  # a call that was demanded has been made
+            choice = None  # the required call has been made
         asked_now = request.model_copy(
             update={"messages": (*request.messages, *self._messages()), "tool_choice": choice}
         )
@@ -127,7 +127,7 @@ class _Rounds:
         return messages_of(self.turns)
 
     def _take(self, begun: Begun, place: int, call: ToolCall) -> None:
-        """Begin a call as soon as it is whole."""
+        """Start a call as soon as it is complete."""
         if call.name in self._theirs:
             return
         tool = self._tools.get(call.name)
@@ -144,7 +144,7 @@ class _Rounds:
             begun[place] = start_tool(self.runner, tool, call, self.called, self._at_once)
 
     async def _show(self, running: RunningBranch) -> tuple[RunningBranch, Any]:
-        """Show what the model writes until its end; text that is held to a format only if it is the answer."""
+        """Show what the model writes; text that must follow a format is shown only if it is the answer."""
         request, runner = self.request, self.runner
         if request.options.response_format is None:
             runner.merge.add_branch(running, lead=self._gap)
@@ -157,7 +157,7 @@ class _Rounds:
         return await write_in_form(request, runner, running, self._again_in_form)
 
     def _gap(self) -> str:
-        """What stands between the texts of two rounds."""
+        """Return the separator between the texts of two rounds."""
         before = self.runner.merge.text
         return "" if not before.strip() or before.endswith("\n\n") else "\n\n"
 
@@ -166,7 +166,7 @@ class _Rounds:
         return (*with_documents(self.request), *self._messages(), filled[-1])
 
     async def _goes_on(self, running: RunningBranch, begun: Begun) -> bool:
-        """Wait for the results of a round; whether the model is asked again, with them."""
+        """Wait for the results of a round; return whether to ask the model again with them."""
         calls = _identified(running.calls.calls[: running.handed_over], len(self.turns))
         theirs = [call for place, call in enumerate(calls) if place not in begun]
         if begun:
@@ -192,9 +192,9 @@ class _Rounds:
         return True
 
     def _note(self, happened: list[tuple[str, str, str]], turns: list[dict[str, Any]]) -> None:
-        """Keep the turns of a round. A small model may ask for the same again and again.
+        """Keep the turns of a round. A small model can ask for the same again and again.
 
-        Before it has to answer, it is shown one of these rounds alone: with all of them it would go on like that.
+        Before it has to answer, it is shown only one of these rounds: with all of them it would keep repeating them.
         """
         self._alike = self._alike + 1 if happened == self._happened else 1
         self._happened = happened
@@ -212,7 +212,7 @@ class _Rounds:
             await self.runner.announce(ToolCallDelta(delta=piece))
 
     def _close(self, running: RunningBranch) -> None:
-        """The answer ends with this round, whatever the model asked for."""
+        """End the answer with this round, whatever the model asked for."""
         if self._alike >= self._most_alike:
             why = f"it asked for the same with the same result {self._alike} times in a row"
         else:
@@ -225,7 +225,7 @@ class _Rounds:
 
 
 async def _ended(begun: RunningBranch | str) -> tuple[str, bool]:
-    """What the model is given for a call, and whether something went wrong."""
+    """Return the result of a call for the model, and whether something went wrong."""
     if isinstance(begun, str):
         return f"Error: {begun}", True
     await begun.ended()
@@ -238,7 +238,7 @@ def _result(call_id: str, text: str, is_error: bool) -> dict[str, Any]:
 
 
 def _identified(calls: tuple[ToolCall, ...], number: int) -> list[ToolCall]:
-    """The calls, each with an id that no other one of its turn has: some servers give none."""
+    """Return the calls with ids that are unique within the turn, since some servers send none."""
     known: set[str] = set()
     found: list[ToolCall] = []
     for place, call in enumerate(calls):
@@ -249,13 +249,13 @@ def _identified(calls: tuple[ToolCall, ...], number: int) -> list[ToolCall]:
 
 
 class _ToolFailedError(StrettoError):
-    """A function gave no result; its words are for the model."""
+    """A function returned no result; the message is for the model."""
 
 
 def start_tool(
     runner: Runner, tool: Tool, call: ToolCall, number: int, at_once: anyio.CapacityLimiter
 ) -> RunningBranch:
-    """Call a function in a separate branch; ``number``: of the call in the answer, from 1."""
+    """Call a function in a separate branch; ``number``: of the call within the answer, from 1."""
     spec = BranchSpec(
         id=f"tool-{number}",
         kind="tool",
@@ -269,7 +269,7 @@ def start_tool(
 
 
 def result_of(running: RunningBranch) -> tuple[str, bool]:
-    """What the model is given for an ended call, and whether something went wrong."""
+    """Return the result of an ended call for the model, and whether something went wrong."""
     if running.exception is None:
         return running.text, False
     return f"Error: {running.exception}", True
@@ -288,7 +288,7 @@ async def _carry_out(
             running.write(await _called(tool, call), runner.now_s())
         except _ToolFailedError as error:
             running.outcome = Outcome("error", error)
-            if not isinstance(error.__cause__, WrongArgumentsError):  # which the model can mend by itself
+            if not isinstance(error.__cause__, WrongArgumentsError):  # which the model can correct itself
                 runner.warn_once(f"The tool {tool.name} failed, and the model was told so: {error}", "tool")
     result, is_error = result_of(running)
     await runner.announce(
@@ -297,14 +297,14 @@ async def _carry_out(
 
 
 async def _called(tool: Tool, call: ToolCall) -> str:
-    """What a function returns, as text. Raises `_ToolFailedError`."""
+    """Call a function and return its result as text. Raises `_ToolFailedError`."""
     outcome: list[str | _ToolFailedError] = []
 
     async def work() -> None:
         outcome.append(await _outcome(tool, call))
 
     with anyio.move_on_after(tool.timeout_s):
-        async with anyio.create_task_group() as own:  # a task that the function may cancel without ending the answer
+        async with anyio.create_task_group() as own:  # a task that the function can cancel without ending the answer
             own.start_soon(work, name=f"stretto tool {tool.name}")
     if not outcome:
         raise _ToolFailedError(f"It gave no result within {tool.timeout_s:g} s.")
@@ -314,7 +314,7 @@ async def _called(tool: Tool, call: ToolCall) -> str:
 
 
 async def _outcome(tool: Tool, call: ToolCall) -> str | _ToolFailedError:
-    """What a call gave, as a value: an exception that is no `Exception` would end the event loop."""
+    """Return the outcome of a call as a value, since an exception outside `Exception` would end the event loop."""
     try:
         return await tool.call(tool.read(call.arguments), _written)
     except WrongArgumentsError as error:
@@ -322,17 +322,17 @@ async def _outcome(tool: Tool, call: ToolCall) -> str | _ToolFailedError:
         failed.__cause__ = error
     except BaseException as error:  # noqa: BLE001 - of the caller's code
         if _is_ctrl_c(error):
-            # Raised by the event loop, as any Ctrl-C is. Out of this task it would become a group of the task groups.
+            # Raised by the event loop, like any Ctrl-C. From this task it would become an exception group.
             asyncio.get_running_loop().call_soon(_interrupt, error)
             await anyio.sleep_forever()
-        await checkpoint_if_cancelled()  # by the answer or the time limit; else the function met a cancelled task
+        await checkpoint_if_cancelled()  # by the answer or the time limit; else the function awaited a cancelled task
         _log.info("the tool %s failed", tool.name, exc_info=True)
         failed = _ToolFailedError(_told(error.error if isinstance(error, ThreadLeftError) else error))
     return failed
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
-    """Whether the user interrupted the program. Python raises that in its main thread only."""
+    """Return whether the user interrupted the program. Python raises that in its main thread only."""
     if threading.current_thread() is not threading.main_thread():
         return False
     if isinstance(error, BaseExceptionGroup):
@@ -345,7 +345,7 @@ def _interrupt(error: BaseException) -> None:
 
 
 def _told(error: BaseException) -> str:
-    """What the model is told of an exception, whose own text may fail."""
+    """Describe an exception to the model; its ``__str__`` can fail."""
     try:
         said = fix_surrogates(str(error)[:MOST_CHARACTERS])
     except BaseException as failure:
@@ -356,7 +356,7 @@ def _told(error: BaseException) -> str:
 
 
 def _written(value: Any) -> str:
-    """What a function returned as the model reads it: a text as it is, all else as JSON."""
+    """Format a function's return value for the model: a string unchanged, everything else as JSON."""
     if isinstance(value, str):
         more = f"{len(value) - MOST_CHARACTERS:,} more characters"
         text = fix_surrogates(value[: MOST_CHARACTERS + 1])
@@ -367,14 +367,14 @@ def _written(value: Any) -> str:
 
 
 class _Beginning:
-    """As much of nested values as can be read in so many characters of JSON, so that no more of them is written."""
+    """Truncates nested values to about so many characters of JSON, so that no more is serialised."""
 
     def __init__(self, characters: int) -> None:
         self._left = characters
 
     def of(self, value: Any) -> Any:
-        """The value, with fewer elements where it has too many."""
-        self._left -= 2  # a value takes a character, and what parts it from the next one another
+        """Return the value, with fewer elements if it has too many."""
+        self._left -= 2  # a value takes at least one character, and its separator another
         if isinstance(value, str):
             kept = value[: max(self._left, 0) + 2]
             self._left -= len(kept)

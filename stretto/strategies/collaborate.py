@@ -1,7 +1,7 @@
-"""``collaborate``: several models propose at once, and one writes the answer out of what they propose.
+"""``collaborate``: multiple models propose in parallel, and one writes the answer from their proposals.
 
-After Mixture-of-Agents (Wang et al., arXiv 2406.04692), with one layer. The answer begins as soon as a quorum of the
-proposals is there, and streams; later and failed ones are left out and named.
+After Mixture-of-Agents (Wang et al., arXiv 2406.04692), with one layer. The answer starts to stream as soon as a quorum
+of the proposals has arrived; later and failed ones are left out and named.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -39,7 +39,7 @@ from stretto.values.route import Forecast, Route
 
 DRAFTS = 3  # of one model that proposes alone
 MOST_PROPOSALS = 16
-_SHARE_OF_WINDOW = 0.6  # that the proposals may fill; the rest is the question's and the answer's
+_SHARE_OF_WINDOW = 0.6  # of the context window for the proposals; the rest is for the question and the answer
 _SHARE_OF_DEADLINE = 0.5
 _CHARACTERS_PER_TOKEN = 3
 _FEWEST_CHARACTERS = 200
@@ -55,13 +55,13 @@ class CollaborateOptions(BaseModel):
     """Options of ``collaborate``.
 
     Attributes:
-        proposers: the roles that propose, such as ("main", "small"), or backends; a role may stand there several times.
+        proposers: the roles that propose, such as ("main", "small"), or backends; a role can be listed more than once.
             By default all roles of the client.
         drafts: proposals of each proposer; by default one, or three of a model that proposes alone.
-        aggregator: the role, or the backend, that writes the answer.
-        quorum: proposals with which the answer begins; by default more than half of them.
-        proposals_s: seconds after the request at which it begins with what is there; by default half of the request's
-            ``deadline_s``.
+        aggregator: the role or the backend that writes the answer.
+        quorum: how many proposals the answer waits for; by default more than half of them.
+        proposals_s: seconds after the request at which it begins with what has arrived; by default half of the
+            request's ``deadline_s``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -75,20 +75,20 @@ class CollaborateOptions(BaseModel):
     @field_validator("proposers", mode="before")
     @classmethod
     def _one_text(cls, value: object) -> object:
-        """``main,small`` as on a command line."""
+        """Accept ``main,small`` as on a command line."""
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
 class Collaborate:
-    """Several proposals, and one answer out of them. Used by name only: each proposal has its price."""
+    """Multiple proposals, and one answer made from them. Used by name only: every proposal costs."""
 
     name = "collaborate"
     asks_several = True
-    """The main model stays the main one, whatever is preferred."""
+    """Whether the strategy asks multiple models; the main one then stays the main one, whatever the preference."""
     options = CollaborateOptions
 
     def offer(self, case: Case) -> Offer | None:
-        """Tell the price, where it was asked for by name; as slow as if the main model wrote all."""
+        """Return the cost if it was asked for by name, as if the main model wrote everything."""
         if case.request.strategy != self.name:
             return None
         options = options_of(case.request, CollaborateOptions)
@@ -111,9 +111,9 @@ class Collaborate:
         return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
-        """Write an answer out of proposals; an empty one where a limit of tokens cut them before any text.
+        """Write an answer from proposals; an empty one if a token limit cut them before any text.
 
-        Raises `StrettoError` where all of them failed.
+        Raises `StrettoError` if all of them failed.
         """
         options = options_of(request, CollaborateOptions)
         aggregator = backend_for(runner, options.aggregator, "aggregator")
@@ -148,9 +148,9 @@ class Collaborate:
 async def _aggregate(
     request: Request, runner: Runner, aggregator: Backend, came: _Gathered, *, own: bool
 ) -> StrategyResult:
-    """Stream the answer out of the proposals; the first of them, where neither the aggregator nor a fallback can.
+    """Stream the answer from the proposals, or the first proposal if neither the aggregator nor a fallback can.
 
-    ``own``: it is the model of the route.
+    ``own``: the aggregator is the model of the route.
     """
     room = _room(request, aggregator, len(came.proposals))
     texts = [running.text if len(running.text) <= room else running.text[:room] + " …" for running in came.proposals]
@@ -203,7 +203,7 @@ async def _show(runner: Runner, proposal: RunningBranch, why: str) -> StrategyRe
 
 
 def _room(request: Request, aggregator: Backend, number: int) -> int:
-    """Characters of each proposal that fit into the aggregator's window."""
+    """Return the characters of each proposal that fit into the aggregator's context window."""
     window = aggregator.capabilities.context_window
     if window is None:
         return 10**9
@@ -212,7 +212,7 @@ def _room(request: Request, aggregator: Backend, number: int) -> int:
 
 
 def _failure(came: _Gathered) -> StrettoError:
-    """One error for all proposers: their own where they agree, else one that names each with its cause."""
+    """Return one error for all proposers: their own if they agree, or else one that names each with its cause."""
     causes = Counter(str(running.exception) for running in came.failed)
     if len(causes) == 1 and came.failed[0].exception is not None:
         return came.failed[0].exception
@@ -222,7 +222,7 @@ def _failure(came: _Gathered) -> StrettoError:
 
 @dataclass(frozen=True)
 class _Gathered:
-    """What came. ``left_out``: for a warning, each proposer without a proposal and why."""
+    """The proposals that arrived. ``left_out``: for a warning, each proposer without a proposal and why."""
 
     proposals: tuple[RunningBranch, ...]
     left_out: tuple[str, ...]
@@ -230,7 +230,7 @@ class _Gathered:
 
 
 def _proposers_of(request: Request, runner: Runner, options: CollaborateOptions) -> list[Backend]:
-    """The backend of each proposal, as many as the budget allows beside the answer itself; may be empty.
+    """Return the backend of each proposal, as many as the budget allows in addition to the answer; can be empty.
 
     Raises `InvalidRequestError` for a role that the client does not have.
     """
@@ -248,7 +248,7 @@ def _proposers_of(request: Request, runner: Runner, options: CollaborateOptions)
 async def _gather(
     request: Request, runner: Runner, options: CollaborateOptions, asked: list[Backend], quorum: int
 ) -> _Gathered:
-    """Ask all proposers at once; wait for a quorum, or until all have ended, and cancel those that still write."""
+    """Ask all proposers at once; wait for a quorum, or until all have ended, and cancel those still running."""
     ends = Queue[RunningBranch]()
     started = _start(request, runner, options, asked, ends)
     came: list[RunningBranch] = []
@@ -276,7 +276,7 @@ def _start(
     total, until = request.budget.max_tokens_total, options.proposals_s
     if until is None and request.deadline_s is not None:
         until = _SHARE_OF_DEADLINE * request.deadline_s
-    changes: dict[str, object] = {"response_format": None}  # the answer is held to it
+    changes: dict[str, object] = {"response_format": None}  # the answer follows it
     if total is not None:  # each is written once, and read once
         room = max(LEAST_ANSWER, total // (2 * len(asked) + 1) - prompt_tokens(request))
         changes["max_tokens"] = min(room, request.options.max_tokens or room)

@@ -24,29 +24,29 @@ from stretto.values.route import Forecast, Route
 
 
 class Direct:
-    """Answers in one piece: for reasoning, prose, code, and whatever parallel writing would harm.
+    """Answers in one piece: for reasoning, prose, code, and anything else that parallel writing would harm.
 
     Provisional: it may change in any release.
     """
 
     name = "direct"
-    """As it is asked for."""
+    """The name to ask for it by."""
 
     def offer(self, case: Case) -> Offer:
-        """Offer one direct answer, which every request can have."""
+        """Offer one direct answer, which suits every request."""
         forecast = partial(_with_prediction, case)
         return Offer(
             confidence=1.0 if case.request.strategy == self.name else 1 - case.judgement.skeleton,
             reason=partial(_reason, case),
-            # What the last predictions brought must be that of now.
+            # The gain of the last predictions has to be read now.
             forecast=forecast() if case.backend.capabilities.predictions else forecast,
             priority=0,
         )
 
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:  # noqa: ARG002 - every strategy is given its route
-        """Stream one branch; with a ``response_format``, show it when it fits, or after a second try.
+        """Stream one branch; with a ``response_format``, show it once it fits, or after a second attempt.
 
-        If several answers are wanted, all stream. Each is a branch where the backend writes one for each call.
+        If multiple answers are wanted, all stream. Each is a branch if the backend writes one answer per call.
         """
         if request.functions:
             from stretto.strategies.calling import write_with_tools  # noqa: PLC0415 - it builds on this module
@@ -73,7 +73,7 @@ def _reason(case: Case) -> str:
 
 
 async def show(request: Request, runner: Runner, running: RunningBranch) -> tuple[RunningBranch, Any]:
-    """Show a direct answer, one with a ``response_format`` once it fits; return what was shown, and its value."""
+    """Show a direct answer, with a ``response_format`` once it fits; return what was shown, and its value."""
     parsed = None
     if request.options.response_format is None:
         runner.merge.add_branch(running)
@@ -84,7 +84,7 @@ async def show(request: Request, runner: Runner, running: RunningBranch) -> tupl
 
 
 async def show_in_form(request: Request, runner: Runner, running: RunningBranch) -> tuple[RunningBranch, Any]:
-    """Show an answer once it fits its ``response_format``; the second try is asked for as this request was."""
+    """Show an answer once it fits its ``response_format``; a second attempt is requested like the first."""
 
     def again(target: PromptTarget, received: str, wrong: str) -> tuple[Message, ...]:
         return asked(request, target, "again_in_form", received=received, wrong=wrong)
@@ -93,7 +93,7 @@ async def show_in_form(request: Request, runner: Runner, running: RunningBranch)
 
 
 def _further(request: Request, runner: Runner) -> list[RunningBranch]:
-    """The branches of further answers, for backends that write one answer a call."""
+    """Start the branches of further answers, for backends that write one answer per call."""
     if runner.capabilities.choices:
         return []
     first, seed = direct_spec(request, runner), request.options.seed
@@ -103,7 +103,7 @@ def _further(request: Request, runner: Runner) -> list[RunningBranch]:
             id=f"direct-{number + 1}",
             label=f"Answer {number + 1}",
             choice=number,
-            # The same random numbers would give the same answer each time.
+            # The same seed would give the same answer each time.
             options=request.options.model_copy(update={"seed": None if seed is None else seed + number}),
         )
         for number in range(1, request.n)
@@ -114,7 +114,7 @@ def _further(request: Request, runner: Runner) -> list[RunningBranch]:
 async def _choices(
     request: Request, runner: Runner, direct: RunningBranch, further: list[RunningBranch]
 ) -> tuple[Choice, ...]:
-    """All answers, the first of which is the direct one."""
+    """Return all answers, the direct one first."""
     for running in further:
         await running.ended()
     choices = (*direct.choices, *(choice for running in further for choice in running.choices))
@@ -125,7 +125,7 @@ async def _choices(
 
 
 def direct_spec(request: Request, runner: Runner) -> BranchSpec:
-    """The branch that answers the whole request by itself."""
+    """Return the spec of the branch that answers the whole request by itself."""
     plain = ModelRequest(
         with_documents(request),
         tools=request.tools,
@@ -144,9 +144,9 @@ def direct_spec(request: Request, runner: Runner) -> BranchSpec:
     def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest | None:
         if not received.strip():
             return prompt(target)
-        if request.whole_reason is not None:  # a body that is passed on unchanged cannot be asked for in other words
+        if request.whole_reason is not None:  # a body that is passed on unchanged cannot be reworded
             return None
-        # The rest of a text matches no format that the whole of it matches.
+        # The rest of a text does not match the format of the whole.
         return rest_of(request, target, received) if request.options.response_format is None else None
 
     return BranchSpec(
@@ -164,13 +164,13 @@ def direct_spec(request: Request, runner: Runner) -> BranchSpec:
 
 
 def _resembled(request: Request) -> str:
-    """The text that a request gives to be changed in few places, which its answer resembles."""
+    """Return the text that a request wants changed in few places, which its answer will resemble."""
     given = given_in(request)
     return given.text if isinstance(given, Given) and given.change in EDITED else ""
 
 
 def _with_prediction(case: Case) -> Forecast:
-    """The forecast with the tokens of a prediction that do not come back, which are billed like written ones."""
+    """Add the rejected tokens of a prediction to the forecast; they are billed like generated ones."""
     forecast, given, options = case.direct_forecast, case.parse.given, case.request.options
     beside = case.request.tools or case.request.n > 1 or options.response_format or options.logprobs is not None
     if not (isinstance(given, Given) and given.change in EDITED and case.backend.capabilities.predictions) or (
@@ -183,7 +183,7 @@ def _with_prediction(case: Case) -> Forecast:
 
 
 def _for_loops(request: Request, runner: Runner) -> TextWatch:
-    """Watches for loops; the answer is left as it is unless the request says to cut it."""
+    """Return a watch for loops; the answer is left unchanged unless the request says to cut it."""
     if request.on_loop == "cut":
         return TextGuard()
     said = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
@@ -196,7 +196,7 @@ def rest_of(request: Request, target: PromptTarget, received: str) -> ModelReque
 
 
 def asked(request: Request, target: PromptTarget, template: str, **values: str) -> tuple[Message, ...]:
-    """A template filled for this request, with the turns before the question; ``values`` replace defaults."""
+    """Fill a template for this request, with the turns before the question; ``values`` replace defaults."""
     own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = target.template(template).messages(**(own | values))
     return (
@@ -207,13 +207,13 @@ def asked(request: Request, target: PromptTarget, template: str, **values: str) 
 
 
 def shared_by_all(request: Request, messages: tuple[Message, ...]) -> int:
-    """Characters of the last message up to the end of the question, which all templates begin with."""
+    """Return the characters of the last message up to the end of the question, the prefix of all templates."""
     at = messages[-1].content.find(request.question)
     return at + len(request.question) if at >= 0 else 0
 
 
 def with_documents(request: Request) -> tuple[Message, ...]:
-    """The conversation unchanged, with its documents put before the last question."""
+    """Return the conversation unchanged, with its documents put before the last question."""
     if not request.documents:
         return request.messages
     messages, text = list(request.messages), fenced(request.documents)

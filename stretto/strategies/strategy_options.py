@@ -15,7 +15,7 @@ Options = TypeVar("Options", bound=BaseModel)
 
 
 def options_of(request: Request, kind: type[Options]) -> Options:
-    """The options of the strategy of a request, as a model. Raises `InvalidRequestError`."""
+    """Return the options of the request's strategy as a model. Raises `InvalidRequestError`."""
     try:
         return kind(**request.strategy_options)
     except ValidationError as error:
@@ -27,7 +27,7 @@ def options_of(request: Request, kind: type[Options]) -> Options:
                 f"strategy_options= holds {safe_repr(name)}, and strategy={request.strategy!r} has no such option. "
                 f"Its options are: {known}."
             ) from None
-        if not name:  # of several together
+        if not name:  # an error about more than one option
             why = reason(first).removeprefix("value error, ")
             raise InvalidRequestError(f"strategy_options= cannot be used: {why}.") from None
         raise InvalidRequestError(
@@ -36,7 +36,7 @@ def options_of(request: Request, kind: type[Options]) -> Options:
 
 
 def check_strategy_options(request: Request, strategy: Strategy | None) -> None:
-    """Raise `InvalidRequestError` for options that the strategy does not have; ``None`` leaves it to the router."""
+    """Raise `InvalidRequestError` for options that the strategy does not have; ``None``: the router chooses it."""
     if not request.strategy_options:
         return
     kind: type[BaseModel] | None = getattr(strategy, "options", None)

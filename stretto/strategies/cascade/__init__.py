@@ -1,4 +1,4 @@
-"""``cascade``: a small model answers, and a larger one only where that answer does not stand.
+"""``cascade``: a small model answers, and a larger one only if that answer is rejected.
 
 Private: not part of the public API, and may change at any time.
 """

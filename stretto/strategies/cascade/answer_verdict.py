@@ -1,7 +1,7 @@
-"""Whether the answer of a smaller model stands: by its format, its probabilities, its own judgement, a second sample.
+"""Decide whether to accept a smaller model's answer: by its format, log-probabilities, a self-check or a second sample.
 
-The mean log-probability of the tokens costs no call; Gupta et al. (2404.10136) measured it for cascades. A model's own
-judgement: Kadavath et al. (2207.05221). Agreement of samples: Wang et al. (2203.11171).
+The mean log-probability of the tokens costs no call; Gupta et al. (2404.10136) measured it for cascades. Self-checks:
+Kadavath et al. (2207.05221). Agreement of samples: Wang et al. (2203.11171).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stretto.strategies.structured.fitting import fit
 from stretto.values.answer import REFUSALS
 from stretto.values.request import Request
 
-SAME = 0.5  # share of three words in a row that the shorter text has in common with the other
+SAME = 0.5  # share of three-word runs that the shorter text has in common with the other
 SCHEMA = {
     "type": "object",
     "properties": {"stands": {"type": "boolean"}},
@@ -32,16 +32,16 @@ SCHEMA = {
     "additionalProperties": False,
 }
 _CHECK_TOKENS = 16
-_CHECK_THINKING = 2_000  # of a reasoning model, before it says yes or no
+_CHECK_THINKING = 2_000  # tokens of a reasoning model before it says yes or no
 _SAMPLE_TEMPERATURE = 0.7
 
 By = Literal["probability", "check", "agreement"]
-"""What tells how sure a model is of its answer."""
+"""How the confidence of a model in its answer is measured."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The least score of an answer that stands, and where the bound comes from, as the end of a sentence."""
+    """The lowest accepted score, and where the bound comes from, as the end of a sentence."""
 
     least: float
     source: str = ""
@@ -52,17 +52,17 @@ USUAL: Mapping[By, Bound] = {
     "check": Bound(1.0),
     "agreement": Bound(SAME),
 }
-"""The bounds where nothing was learned; that of probabilities is an assumption."""
+"""The bounds if nothing was learned; that of probabilities is an assumption."""
 
 
 @dataclass(frozen=True)
 class Sureness:
-    """How sure a model is of its answer.
+    """The confidence of a model in its answer.
 
     Attributes:
-        by: what tells it.
-        score: mean log-probability of a token; 1 for a check that says yes, 0 for no; what two answers have in common,
-            0 to 1. ``None``: the answer cannot stand.
+        by: how it was measured.
+        score: mean log-probability of a token; 1 for a check that says yes, 0 for no; the overlap of two answers, 0 to
+            1. ``None``: the answer cannot be accepted.
         said: the same as half a sentence.
     """
 
@@ -71,7 +71,7 @@ class Sureness:
     said: str
 
     def verdict(self, bound: Bound) -> tuple[bool, str]:
-        """Whether the answer stands, and why, as half a sentence."""
+        """Return whether the answer is accepted, and why, as half a sentence."""
         if self.score is None:
             return False, self.said
         needed = {
@@ -83,24 +83,24 @@ class Sureness:
 
 
 def usual_way(backend: Backend) -> By:
-    """What tells how sure a model is, where nobody names anything: what costs least."""
+    """Return the default measure of confidence: the cheapest that the backend can do."""
     able = backend.capabilities
     return "probability" if able.logprobs else "check" if able.json_schema else "agreement"
 
 
 def can_tell(backend: Backend, by: By) -> bool:
-    """Whether it can be told of a model in this way."""
+    """Return whether a model's confidence can be measured in this way."""
     able = backend.capabilities
     return {"probability": able.logprobs, "check": able.json_schema, "agreement": True}[by]
 
 
 class Small:
-    """The answer of a smaller model, withheld until it is known whether it stands.
+    """The answer of a smaller model, withheld until it is accepted or rejected.
 
     Args:
         number: of the model among the smaller ones, from 1.
-        by: what tells how sure it is.
-        until_s: seconds after the request at which the model has to be done.
+        by: how its confidence is measured.
+        until_s: seconds after the request by which the model has to be done.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Small:
             label=f"The answer of {backend.name}",
             options=options,
             backend=backend,
-            fallback_prompt=lambda *_: None,  # where it fails, a larger model answers
+            fallback_prompt=lambda *_: None,  # if it fails, a larger model answers
             standalone=False,
             version=number,
             deadline_s=until_s,
@@ -152,11 +152,11 @@ class Small:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is an answer, whatever it is worth."""
+        """Whether there is a complete answer, good or bad."""
         return self.running.branch is not None and self.running.exception is None and bool(self.running.text.strip())
 
     def keep(self) -> None:
-        """The answer is shown: what was only written to judge it counts as discarded."""
+        """Keep the answer, and count what was only written to judge it as discarded."""
         for running in self._calls()[1:]:
             running.drop("it served to judge the answer")
         running = self.running
@@ -165,7 +165,7 @@ class Small:
             running.branch = running.branch.model_copy(update={"logprobs": ()})
 
     async def sureness(self) -> Sureness:
-        """Wait for the answer, and tell how sure the model is of it."""
+        """Wait for the answer, and return the model's confidence in it."""
         running = self.running
         await running.ended()
         if why := self._of_no_use():
@@ -179,7 +179,7 @@ class Small:
         return await self._agreed(self._second)
 
     def _of_no_use(self) -> str:
-        """Why its answer cannot stand, however sure the model is of it; empty where it can."""
+        """Return why its answer is rejected whatever the confidence; empty if it is not."""
         running, options = self.running, self._request.options
         if running.exception is not None:
             return f"it failed: {str(running.exception).rstrip('.')}"
@@ -197,7 +197,7 @@ class Small:
         return Sureness(by or self.by, None, why)
 
     async def _checked(self) -> Sureness:
-        """Its own judgement, held by a schema."""
+        """Ask the model to judge its answer, constrained by a schema."""
         runner, text = self._runner, self.running.text
 
         def prompt(target: PromptTarget) -> ModelRequest:
@@ -225,7 +225,7 @@ class Small:
         return Sureness("check", float(said[0]), f"it is {'' if said[0] else 'not '}sure of its answer")
 
     def _sampled(self) -> RunningBranch:
-        """A second answer to the same prompt, drawn anew."""
+        """Start a second sample for the same prompt."""
         options = self._request.options
         seed = None if options.seed is None else options.seed + 1
         warmer = max(_SAMPLE_TEMPERATURE, options.temperature or 0.0)
@@ -241,7 +241,7 @@ class Small:
         return running
 
     async def _agreed(self, second: RunningBranch) -> Sureness:
-        """Whether a second answer says the same."""
+        """Measure whether a second answer says the same."""
         await second.ended()
         if second.exception is not None:
             return self._cannot(f"its second answer failed: {str(second.exception).rstrip('.')}", "agreement")
@@ -250,14 +250,14 @@ class Small:
 
 
 def agreement(one: str, other: str, question: str = "") -> float:
-    """How much two answers say in the same words, 0 to 1; short ones either agree or do not."""
+    """Return how much two answers overlap in words, 0 to 1; short ones either agree or do not."""
     if words_of(one) == words_of(other):
         return 1.0
     return overlap(one, other, question)
 
 
 def _stands(text: str) -> bool | None:
-    """What a check says; ``None`` where it is not of its form."""
+    """Return what a check says; ``None`` if it is malformed."""
     try:
         said = read_json(text)
     except (ValueError, RecursionError):

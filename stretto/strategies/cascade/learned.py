@@ -1,4 +1,4 @@
-"""What `stretto calibrate` learned for a ladder of models, kept beside the settings; the cascade goes by it."""
+"""What `stretto calibrate` learned for a ladder of models, stored next to the settings and used by the cascade."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = "cascades"
 
 
 class Estimate(BaseModel):
-    """A figure of questions that the thresholds were not learned from.
+    """A figure measured on held-out questions.
 
     Attributes:
         value: the figure.
@@ -38,8 +38,8 @@ class Step(BaseModel):
 
     Attributes:
         model: its name, and where its server is.
-        by: what tells how sure it is.
-        threshold: the least score at which its answer stands; ``None``: none does, so it is not asked.
+        by: how its confidence is measured.
+        threshold: the lowest score at which its answer is accepted; ``None``: none is, so it is not asked.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -50,17 +50,17 @@ class Step(BaseModel):
 
 
 class Learned(BaseModel):
-    """Thresholds of a ladder, and what they are worth.
+    """Thresholds of a ladder, and their measured quality.
 
     Attributes:
-        steps: the smaller models, the smallest first.
+        steps: the smaller models, smallest first.
         main: the large model, and where its server is.
-        learned: the day.
+        learned: the day of calibration.
         questions: how many they were learned from.
-        goal: share of the answers that were to be as good as those of the large model.
-        agreement: the share that was, on questions held out.
-        share: of these questions that went to the large model.
-        prompts: version of the templates, which a check by the model itself depends on.
+        goal: targeted share of answers that are as good as those of the large model.
+        agreement: the share reached on held-out questions.
+        share: of the held-out questions that went to the large model.
+        prompts: version of the templates, on which a self-check depends.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -80,13 +80,13 @@ class Learned(BaseModel):
         return f", as learned from {self.questions} questions on {self.learned}"
 
     def bound(self, place: int) -> Bound | None:
-        """The bound of a step; ``None`` where no answer of its model stands."""
+        """Return the bound of a step; ``None`` if no answer of its model is accepted."""
         threshold = self.steps[place].threshold
         return None if threshold is None else Bound(threshold, self.source)
 
     @property
     def is_current(self) -> bool:
-        """Whether the library still asks what was asked then."""
+        """Whether the library still uses the prompts of that time."""
         return self.prompts == prompts_version() or all(step.by != "check" for step in self.steps)
 
 
@@ -98,7 +98,7 @@ def keep_learned(learned: Learned) -> Path:
 
 
 def learned_for(smaller: Sequence[Backend], main: Backend) -> Learned | None:
-    """What is kept of a ladder; ``None`` where nothing is. Reads a file at most."""
+    """Return what is stored for a ladder, or ``None``. Reads at most one file."""
     steps, large = [key_of(each) for each in smaller], key_of(main)
     found = read_kept(_file(steps, large), Learned, AGAIN)
     if found is None or not found.is_current:
@@ -107,7 +107,7 @@ def learned_for(smaller: Sequence[Backend], main: Backend) -> Learned | None:
 
 
 def all_learned() -> list[tuple[Path, Learned]]:
-    """Everything that is kept, the newest first, with its file."""
+    """Return everything that is stored with its file, newest first."""
     return sorted(read_all(FOLDER, Learned, AGAIN), key=lambda each: each[1].learned, reverse=True)
 
 

@@ -1,8 +1,8 @@
-"""``cascade``: a small model answers, and a larger one only where that answer does not stand.
+"""``cascade``: a small model answers, and a larger one only if that answer is rejected.
 
 After FrugalGPT (Chen et al., 2305.05176). New here: the answer's format is a check; with ``preference="fastest"`` all
-models begin at once, and those that are not needed are cancelled; what a smaller model wrote is kept for the case that
-no larger one can answer.
+models begin at once, and those that are not needed are cancelled; a smaller model's answer is kept in case no larger
+one can answer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request
 from stretto.values.route import Forecast, Route
 
-_SHARE = 0.5  # of the time that is left until the deadline, for each smaller model
+_SHARE = 0.5  # of the time left until the deadline, for each smaller model
 _MOST_CALLS = 2  # of a smaller model: its answer, and the check of it
 _PARTS = ("section", "item")  # kinds of branches that a smaller model writes first
 LogProbability = Annotated[float, Field(le=0)]
@@ -46,17 +46,17 @@ class CascadeOptions(BaseModel):
     """Options of ``cascade``.
 
     Attributes:
-        ladder: roles of the models that answer before the main one, the smallest first. Those that the client does not
-            have are left out.
-        threshold: least mean log-probability of the tokens of an answer that stands, where its model reports any; one
-            for all models, or one by role. By default what `stretto calibrate` learned for these models, else -0.5.
-        by: what tells how sure a model is: the log-probabilities of its tokens ("probability"), what it says of its
-            answer ("check"), or a second answer ("agreement"). By default what was learned, else the first of these
-            that the model can do.
-        parts: "skeleton" or "items": the answer is written in points or items, and each by a cascade. Only the
-            log-probabilities of the last model of the ladder tell.
-        hand_on: a local main model drafts from the last answer that did not stand, and verifies every token. Its answer
-            stays what it would be; it comes sooner where both models write alike, as two of one family do.
+        ladder: roles of the models that answer before the main one, smallest first. Those that the client does not have
+            are left out.
+        threshold: lowest mean log-probability of the tokens of an accepted answer, if its model reports any; one for
+            all models, or one by role. By default what `stretto calibrate` learned for these models, or else -0.5.
+        by: how a model's confidence is measured: by the log-probabilities of its tokens ("probability"), by asking it
+            to judge its answer ("check"), or by a second answer ("agreement"). By default what was learned, or else the
+            first of these that the model can do.
+        parts: "skeleton" or "items": the answer is written in points or items, each by a cascade. Only the
+            log-probabilities of the last model of the ladder decide.
+        hand_on: a local main model drafts from the last rejected answer, and verifies every token. Its answer stays the
+            same, but comes sooner if both models write alike, as two of one family do.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -80,17 +80,17 @@ class CascadeOptions(BaseModel):
 
 
 class Cascade:
-    """Asks the models of a ladder one after the other, until the answer of one stands; chosen by its name only."""
+    """Asks the models of a ladder one after the other until an answer is accepted; used by name only."""
 
     name = "cascade"
     options = CascadeOptions
     asks_several = True
-    """The main model stays the main one, whatever is preferred."""
+    """Whether the strategy asks multiple models; the main one then stays the main one, whatever the preference."""
 
     def offer(self, case: Case) -> Offer | None:
-        """Where it was asked for by name: what it costs at most, with smaller models as slow as the main one.
+        """Return the highest cost if it was asked for by name, with smaller models as slow as the main one.
 
-        The router never takes it: only the caller knows what a wrong answer costs.
+        The router never chooses it: only the caller knows what a wrong answer costs.
         """
         if case.request.strategy != self.name:
             return None
@@ -110,7 +110,7 @@ class Cascade:
         return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
-        """Show the first answer that stands. Raises `InvalidRequestError` if there is no smaller model."""
+        """Show the first accepted answer. Raises `InvalidRequestError` if there is no smaller model."""
         options = options_of(request, CascadeOptions)
         named = (role for role in options.ladder if role in runner.backends)
         ladder = {role: runner.backends[role] for role in named}
@@ -130,18 +130,18 @@ class Cascade:
 
 
 def _offer_of_parts(case: Case, strategy: str, small: Backend) -> Offer:
-    """What an answer in parts costs at most: the main model and the smaller one write all of it."""
+    """Offer an answer in parts at its highest cost: the main model and the smaller one both write all of it."""
     if strategy == "skeleton":
         once = skeleton_forecast_of(case)
     else:
         once = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, max(2, case.items))
-    parts = once.calls - 1 if strategy == "skeleton" else once.calls  # the outline is the main model's
+    parts = once.calls - 1 if strategy == "skeleton" else once.calls  # the main model writes the outline
     written = once.written or 0
     costs = [
         cost_of(case, each, read=once.tokens - written, written=written, calls=calls)
         for each, calls in ((case.backend, once.calls), (small, parts))
     ]
-    total_s = round(2 * once.seconds, 2)  # a part is written by one after the other
+    total_s = round(2 * once.seconds, 2)  # the models write a part one after the other
     forecast = Forecast(seconds=total_s, tokens=2 * once.tokens, calls=once.calls + parts, cost=sum_of(costs))
     return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
@@ -157,26 +157,26 @@ async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step,
         raise InvalidRequestError("response_format holds an answer as a whole. Leave parts or the format out.")
     parts = _PartsFirst(runner, step.role, step.backend, step.bounds["probability"])
     runner.before = parts.before
-    request = request.model_copy(update={"strategy_options": {}})  # those of a cascade are none of these strategies
+    request = request.model_copy(update={"strategy_options": {}})  # these are the cascade's
     result = await (Skeleton() if strategy == "skeleton" else Items()).run(request, route, runner)
     return replace(result, reason=" ".join(filter(None, (result.reason, parts.said))))
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A smaller model, and from where on its answer stands."""
+    """A smaller model, and the score from which on its answer is accepted."""
 
     role: str
     backend: Backend
     by: By
     bounds: Mapping[By, Bound]
-    """That of `by`, and those for a server that reports no log-probabilities although it could."""
+    """The bound of `by`, and those for a server that unexpectedly reports no log-probabilities."""
 
 
 def _steps(
     request: Request, ladder: dict[str, Backend], main: Backend, options: CascadeOptions
 ) -> tuple[list[_Step], list[str]]:
-    """The models that are asked, and a sentence for each other one."""
+    """Return the models to ask, and a sentence for each of the others."""
     steps: list[_Step] = []
     unfit: list[str] = []
     together = learned_for([*ladder.values()], main)
@@ -191,9 +191,9 @@ def _steps(
 
 
 def _step(role: str, backend: Backend, options: CascadeOptions, learned: Learned | None, place: int) -> _Step:
-    """How the answer of a model is judged: as the caller says, else as was learned, else as usual.
+    """Return how to judge a model's answer: as the caller says, or else as learned, or else by default.
 
-    Raises `InvalidRequestError` where it need not be asked, or cannot tell how sure it is.
+    Raises `InvalidRequestError` if it need not be asked, or its confidence cannot be measured.
     """
     named = options.threshold_of(role)
     if named is None and learned is not None:
@@ -239,12 +239,12 @@ class _Cascade:
         return await self._show_main()
 
     def _affords_next(self) -> bool:
-        """Whether there is a next smaller model, and calls for it, its check and the main model."""
+        """Return whether there is a next smaller model, and budget for it, its check and the main model."""
         if len(self.smalls) == len(self.steps):
             return False
         left, step = self.runner.ledger.calls_left, self.steps[len(self.smalls)]
         needed = 2 if step.by == "probability" else 3
-        started = 2 * len(self.smalls) if self.at_once else 0  # whose calls are not sent yet
+        started = 2 * len(self.smalls) if self.at_once else 0  # their calls are not sent yet
         if left is None or left - started >= needed:
             return True
         self.doubts.append(
@@ -268,7 +268,7 @@ class _Cascade:
         return self.runner.start(self._drafted(spec))
 
     def _drafted(self, spec: BranchSpec) -> BranchSpec:
-        """The same, drafted from the last answer that did not stand, if that is wanted and the main model can."""
+        """Return the spec with drafts from the last rejected answer, if that is wanted and the main model can."""
         written = [small.running.text for small in self.smalls if small.is_whole]
         if not (self.hand_on and written and "auto" in self.runner.capabilities.decodings):
             return spec
@@ -330,13 +330,13 @@ class _Cascade:
 
 
 class _PartsFirst:
-    """Gives each part of an answer a smaller model that writes it first.
+    """Has a smaller model write each part of an answer first.
 
-    Only log-probabilities tell here whether a part stands: a check or a second text for each part would cost the calls
-    that the smaller model saves.
+    Only log-probabilities decide here whether a part is accepted: a check or a second text for each part would cost the
+    calls that the smaller model saves.
 
     Args:
-        bound: least mean log-probability of the tokens of a part that stands.
+        bound: lowest mean log-probability of the tokens of an accepted part.
     """
 
     def __init__(self, runner: Runner, role: str, backend: Backend, bound: Bound) -> None:
@@ -345,14 +345,14 @@ class _PartsFirst:
 
     @property
     def said(self) -> str:
-        """What became of the parts, as a sentence; empty where there were none."""
+        """The outcome of the parts, as a sentence; empty if there were none."""
         if not self._stood:
             return ""
         needed = f"a mean log-probability of {self._bound.least:g} was needed{self._bound.source}"
         return f"{self._backend.name} wrote {sum(self._stood)} of {len(self._stood)} parts: {needed}."
 
     def before(self, spec: BranchSpec) -> BranchSpec:
-        """The same branch, which takes what the smaller model wrote if that stands."""
+        """Return the branch, changed to take the smaller model's text if that is accepted."""
         if spec.kind not in _PARTS or spec.backend is not None:
             return spec
         trial = self._runner.start(
@@ -371,7 +371,7 @@ class _PartsFirst:
         return replace(spec, after=(*spec.after, trial), written=lambda running: self._takes(running, trial))
 
     def _takes(self, running: RunningBranch, trial: RunningBranch) -> bool:
-        """Whether the smaller model's text stands; the part has it then."""
+        """Return whether the smaller model's text is accepted, after writing it into the part."""
         text, scores = trial.text, trial.logprobs
         whole = trial.exception is None and trial.finish_reason not in (*REFUSALS, "length") and bool(text.strip())
         mean = sum(each.logprob for each in scores) / len(scores) if scores else None

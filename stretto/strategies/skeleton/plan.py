@@ -1,4 +1,4 @@
-"""Reads the plan of an answer while it streams: its opening, the headings, what each section tells, and its closing."""
+"""Read the plan of an answer while it streams: its opening, the headings, a brief for each section, and its closing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from stretto.strategies.quality.words import words_of
 from stretto.strategies.skeleton.outline import clean_title
 from stretto.strategies.skeleton.skeleton_offer import MOST_SECTIONS
 
-MOST_BEFORE = 120  # characters before the opening that are no plan yet: "Here is the plan:"
-RUNNING_TEXT = 60  # characters of a line that is no heading and no announcement of the plan
+MOST_BEFORE = 120  # characters before the opening that do not belong to the plan: "Here is the plan:"
+RUNNING_TEXT = 60  # characters of a line that is neither a heading nor an announcement of the plan
 LONGEST_OPENING = 700  # characters, up to the end of a sentence; a longer one is the answer itself
-LONGEST_LABEL = 40  # characters of a line in which its label or number stands
+LONGEST_LABEL = 40  # characters of a line that contain its label or number
 
 _LABELS = ("opening", "sections", "shared", "closing")
 _LABEL = re.compile(
@@ -24,7 +24,7 @@ _LABEL = re.compile(
 _BEFORE_LABEL = re.compile(r"[\s*_#>-]*")
 _LINE = re.compile(r"[\s*_#-]*(?P<number>\d{1,2})[.)：:][\s*_]*(?P<text>\S.*)$")
 _BULLET = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(?P<text>\S.*)$")
-_MARK = re.compile(r"\s{0,9}\[[^\[\]\d]{0,60}\d[^\[\]]{0,60}\]")  # a citation, which no heading has
+_MARK = re.compile(r"\s{0,9}\[[^\[\]\d]{0,60}\d[^\[\]]{0,60}\]")  # a citation, which no heading contains
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s*")
 _WORDS = re.compile(r"\b(\d{2,3})\b")
 _FORM = re.compile(r"[\s*_]*(?P<form>[^\W\d_][^\d,，、:：(（~*_]{1,60})[\s~*_]*(?=[\d,，、(（])")
@@ -43,10 +43,10 @@ class Section:
 
     Attributes:
         index: counts from 1.
-        heading: that stands above it.
-        brief: the line of the plan: its form, its length, and what it tells.
-        form: as that line names it, such as "table"; empty where it names none.
-        words: how long it is to be; ``None`` where the plan does not say.
+        heading: the heading above it.
+        brief: the line of the plan: its form, its length, and its content.
+        form: as that line names it, such as "table"; empty if it names none.
+        words: how long it is to be; ``None`` if the plan does not say.
     """
 
     index: int
@@ -57,21 +57,21 @@ class Section:
 
 
 class PlanParser:
-    """Takes the text of a plan as it comes. The result does not depend on how the stream was chunked.
+    """Parses the text of a plan while it streams. The result does not depend on how the stream was chunked.
 
-    It is read leniently: markup, a sentence before the plan, an opening without its label, and headings that stand in
-    the lines of the sections are taken as they come. A text that begins as a list, a table or code is no plan.
+    It is lenient: it accepts markup, a sentence before the plan, an opening without its label, and headings within the
+    lines of the sections. A text that begins as a list, a table or code is not a plan.
 
     Args:
-        most: sections; of more, the first ones are taken.
+        most: the most sections; further ones are ignored.
 
     Attributes:
-        is_plan: it has begun as a plan; ``None`` while that is undecided.
+        is_plan: whether it has begun as a plan; ``None`` while that is undecided.
         headings: of all sections, once their line is complete.
-        sections: whose lines are complete.
+        sections: those whose lines are complete.
         closing: the last sentence of the answer.
-        is_whole: its last line has come.
-        is_too_long: the opening goes on as the answer itself would.
+        is_whole: its last line has arrived.
+        is_too_long: the opening continues as the answer itself would.
     """
 
     def __init__(self, most: int = MOST_SECTIONS) -> None:
@@ -89,7 +89,7 @@ class PlanParser:
         self._state = ""
         self._is_labelled = False  # the opening has its label
         self._below = False  # the headings are a list below "Sections:"
-        self._own = False  # they stand in the lines of the sections
+        self._own = False  # they are in the lines of the sections
         self._before = 0
         self._line = ""
         self._shown = 0  # characters of the line that are in the opening
@@ -103,14 +103,14 @@ class PlanParser:
                 self._within_line()
 
     def finish(self, *, cut: bool = False) -> None:
-        """Take the end of the text; where that was ``cut``, half a line counts only as far as it was shown."""
+        """Take the end of the text; if it was ``cut``, an incomplete line counts only as far as it was shown."""
         if self._line and (self._shown or not cut):
             self._end_line()
         if self.is_plan is None:
             self.is_plan = False
 
     def new_opening(self) -> str:
-        """What has come of the opening since the last call."""
+        """Return the text of the opening since the last call."""
         new, self._new_opening = self._new_opening, ""
         return new
 
@@ -120,7 +120,7 @@ class PlanParser:
 
     @property
     def text(self) -> str:
-        """The plan so far, as the writers of its sections are shown it."""
+        """The plan so far, as shown to the writers of its sections."""
         lines = [f"Opening: {self.opening}", f"Sections: {' | '.join(self.headings)}"]
         lines += [f"Shared: {self._shared}"] if self._shared else []
         lines += [f"{each.index}. {each.heading}: {each.brief}" for each in self.sections if each.brief]
@@ -128,17 +128,17 @@ class PlanParser:
         return "\n".join(lines)
 
     def complete(self) -> None:
-        """Make sections of the headings for which the plan has no line."""
+        """Make sections of the headings that have no line in the plan."""
         for index in range(len(self.sections), len(self.headings)):
             self.sections.append(Section(index + 1, self.headings[index]))
 
     def _within_line(self) -> None:
-        """Show what has come of a line of the opening, unless the line may still turn out to be another one."""
+        """Show the incomplete line of the opening, unless it could still turn out to be a different line."""
         if self.is_plan is None:
             name, rest = _label(self._line[:LONGEST_LABEL])
             if name == "opening":
                 if not rest.strip(" *_"):
-                    return  # marks that belong to the label may follow
+                    return  # markup that belongs to the label can follow
                 self._begin(labelled=True)
                 self._shown = len(self._line[:LONGEST_LABEL]) - len(rest)
             elif not name and _is_running_text(self._line):
@@ -146,7 +146,7 @@ class PlanParser:
             elif self._before + len(self._line) > MOST_BEFORE:
                 self.is_plan = False
         if self._state == "opening" and (self._shown or not _may_be_label(self._line)):
-            new = self._line[self._shown :].rstrip("*_")  # marks at its end may be those of the whole line
+            new = self._line[self._shown :].rstrip("*_")  # markup at its end can be that of the whole line
             self._add(new)
             self._shown += len(new)
 
@@ -207,7 +207,7 @@ class PlanParser:
 
     @property
     def headings_are_complete(self) -> bool:
-        """Whether the line with the headings has come, or the first section."""
+        """Whether the line with the headings has arrived, or the first section."""
         return bool(self.headings and not self._below) or bool(self.sections)
 
     def _heading_below(self, text: str) -> None:
@@ -225,7 +225,7 @@ class PlanParser:
         if index < len(self.headings):
             heading = self.headings[index]
             brief = _without_heading(text, heading)
-        else:  # the headings stand in the lines
+        else:  # the headings are in the lines
             self._own = True
             name, _, brief = text.partition(":" if ":" in text else "：")
             heading = _heading(name)
@@ -235,7 +235,7 @@ class PlanParser:
         self.sections.append(Section(index + 1, heading, brief.strip(" *_"), _form(brief[:80]), words))
 
     def _add(self, text: str) -> None:
-        """Add to the opening; one that is too long ends with a sentence, behind which the answer goes on."""
+        """Add to the opening; if it gets too long, end it after a sentence, after which the answer continues."""
         if self.is_too_long:
             return
         before = self._opening[-1][-1:] if self._opening else ""
@@ -251,7 +251,7 @@ class PlanParser:
 
 
 def _is_running_text(line: str) -> bool:
-    """Whether the beginning of a line without a label is that of a text for the reader, and will stay that."""
+    """Return whether the beginning of an unlabelled line is certain to be text for the reader."""
     found = _SENTENCE.search(line[:RUNNING_TEXT])
     if found is None and len(line) < RUNNING_TEXT:
         return False
@@ -262,9 +262,9 @@ def _is_running_text(line: str) -> bool:
 
 
 def _label(line: str) -> tuple[str, str]:
-    """The name of the label that a line begins with, and what follows it; "" and the line where there is none.
+    """Return the label that a line begins with, and what follows it; "" and the line if there is none.
 
-    Marks around the label, or around the whole line, are its own; those of the text stay.
+    Markup around the label or the whole line is removed; that of the text stays.
     """
     found = _LABEL.match(line)
     if found is None:
@@ -278,7 +278,7 @@ def _label(line: str) -> tuple[str, str]:
 
 
 def _may_be_label(line: str) -> bool:
-    """Whether the beginning of a line may still become a label, or the line of a section."""
+    """Return whether the beginning of a line could still become a label, or the line of a section."""
     head = line[:LONGEST_LABEL]
     rest = head[_BEFORE_LABEL.match(head).end() :].casefold()  # type: ignore[union-attr]  # it matches any text
     if any(label.startswith(rest) or rest.startswith(label) for label in _LABELS) or not rest:
@@ -291,7 +291,7 @@ def _heading(text: str) -> str:
 
 
 def _form(brief: str) -> str:
-    """What stands before a length and a colon; a text without a length names no form."""
+    """Return the form: the text before a length and a colon; empty without a length."""
     before, colon, _ = brief.replace("：", ":").partition(":")
     found = _FORM.match(before)
     if not (colon and found and any(character.isdecimal() for character in before)):
@@ -300,7 +300,7 @@ def _form(brief: str) -> str:
 
 
 def _without_heading(text: str, heading: str) -> str:
-    """The line of a section without its heading, which some models repeat before it."""
+    """Return the line of a section without its heading, which some models repeat before it."""
     bare = text.strip(" *_")
     if bare.casefold().startswith(heading.casefold()):
         rest = bare[len(heading) :].lstrip(" *_")

@@ -1,8 +1,8 @@
-"""Writes an answer by points, as in Skeleton-of-Thought: an outline, then the text of each of its points.
+"""Write an answer by points, as in Skeleton-of-Thought: an outline, then the text of each of its points.
 
-After Ning et al., arXiv 2307.15337. New here: a point starts the moment its outline line is complete, while the outline
-is still being written. It is the form of the demonstration model, and there for comparison: of a strong model, readers
-never preferred such an answer to a straight one (``docs/quality.md``).
+After Ning et al., arXiv 2307.15337. New here: a point starts as soon as its outline line is complete, while the outline
+is still being written. It is the form of the demonstration model, and exists for comparison: from a strong model,
+readers never preferred such an answer to a direct one (``docs/quality.md``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PointsAnswer:
         self._form = parse.form or "numbered"
         self._wanted = parse.points.asked if (parse.points.asked or 0) <= MOST_POINTS else None
         self._most = self._wanted or MOST_POINTS
-        self._parser = OutlineParser(2 * self._most)  # a title may be left out
+        self._parser = OutlineParser(2 * self._most)  # titles can be rejected
         self._titles = Titles(request.question, Phrases(runner.target.template("skeleton").wordings, whole=2))
         self._known: list[Point] = []
         self._written: list[RunningBranch] = []
@@ -54,7 +54,7 @@ class PointsAnswer:
         self._notes = notes_for(request)
 
     async def run(self) -> StrategyResult:
-        """Write the outline, start points as they become known, merge them in order; else answer straight."""
+        """Write the outline, start points as they become known, and merge them in order; or else answer directly."""
         outline = self._runner.start(self._outline_spec())
         while piece := await outline.read():
             await self._know(self._parser.feed(piece))
@@ -65,7 +65,7 @@ class PointsAnswer:
                 break
         else:
             if outline.exception is not None or _was_cut_short(outline):
-                self._parser.feed(CANCEL_LINE)  # half a title is none
+                self._parser.feed(CANCEL_LINE)  # half a title does not count
             await self._know(self._parser.finish())
         ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
         if self._doubt or (len(self._known) < FEWEST_POINTS and not (self._known and ran_out)):
@@ -77,7 +77,7 @@ class PointsAnswer:
         return StrategyResult()
 
     async def _know(self, points: list[Point]) -> None:
-        """Take new points: announce them, and start them unless they wait to know all others."""
+        """Take new points: announce them, and start them unless they have to wait for all titles."""
         for found in points:
             if self._doubt or self._cut or self._titles.take(found.title) is not None:
                 continue
@@ -100,7 +100,7 @@ class PointsAnswer:
         self._place()
 
     def _place(self) -> None:
-        """Give the points that are being written their places in the answer."""
+        """Add the points that are being written to the answer."""
         for point, running in zip(self._known[self._placed :], self._written[self._placed :], strict=False):
             omits = self._request.on_missing == "omit"  # then a label waits for the first text of its point
             lead = partial(self._label, point)
@@ -123,7 +123,7 @@ class PointsAnswer:
 
     @property
     def _doubt(self) -> str:
-        """Why no answer should be made of this outline, as half a sentence. Once two titles are shown, one may be."""
+        """Why this outline should not become an answer, as half a sentence; empty once two titles are shown."""
         if self._placed:
             return ""
         if self._parser.prose:
@@ -131,7 +131,7 @@ class PointsAnswer:
         return self._titles.wrong[-1] if self._titles.hopeless else ""
 
     def _tell(self, outline: RunningBranch) -> None:
-        """Warn of titles that were left out, and of points that are missing."""
+        """Warn about titles that were left out, and points that are missing."""
         outline.reported = True
         if self._titles.wrong:
             causes = ", ".join(dict.fromkeys(self._titles.wrong))
@@ -153,7 +153,7 @@ class PointsAnswer:
             self._runner.warn(f"{self._wanted} points are asked for, and the outline had {count}.", "part_missing")
 
     async def _go_on_straight(self, outline: RunningBranch) -> StrategyResult:
-        """Answer in one piece after all: nothing is shown yet."""
+        """Answer in one piece after all, as long as nothing is shown yet."""
         if reason := self._doubt:
             outline.cancel(reason)
         elif outline.finish_reason in REFUSALS:
@@ -195,7 +195,7 @@ class PointsAnswer:
         )
 
     def _point_spec(self, point: Point, count: int | None = None) -> BranchSpec:
-        """The branch that writes a point; ``count`` of the points there will be, ``None`` while that is open."""
+        """Return the branch that writes a point; ``count``: of all points, ``None`` while that is open."""
         count = count or self._wanted
         words = words_for(self._request, self._parse, count)
         others = [other.title for other in self._known if other is not point]
@@ -229,7 +229,7 @@ class PointsAnswer:
         )
 
     def _asked(self, target: PromptTarget, template: str, **values: str) -> ModelRequest:
-        """A prompt that outline and points share up to its end: conversation, documents, question."""
+        """Make a prompt that outline and points share up to its last lines: conversation, documents, question."""
         messages = asked(self._request, target, template, **values)
         return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
 

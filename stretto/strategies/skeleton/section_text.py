@@ -1,4 +1,4 @@
-"""The text of a section on its way into the answer: its headings are the library's."""
+"""The text of a section on its way into the answer, with its headings set by the library."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LONGEST_HEADING = 300  # characters of its line
 
 
 class SectionText:
-    """Takes the section's own heading off its beginning, and puts other headings below it.
+    """Removes the section's heading from its beginning, and lowers other headings below it.
 
-    Only the beginning of a line that may be a heading is held back.
+    Only the beginning of a line that could be a heading is held back.
     """
 
     def __init__(self, heading: str) -> None:
         self._heading = letters_of(heading)
-        self._line = ""  # a line that may be a heading
+        self._line = ""  # a line that could be a heading
         self._held = True  # the line is held back
         self._in_code = False
         self._begun = False
@@ -66,7 +66,7 @@ class SectionText:
         return self._heading.startswith(letters_of(start))
 
     def _shown(self, line: str) -> str:
-        """A line as it is shown: nothing of the section's own heading before its text."""
+        """Return a line as it is shown, without the section's heading before its text."""
         if _FENCE.match(line):
             self._in_code = not self._in_code
         if self._in_code:
@@ -84,23 +84,23 @@ class SectionText:
         return line
 
     def _spaced(self, text: str) -> str:
-        """The text without white space before it and at its end."""
+        """Return the text without white space before the section and at its end."""
         shown = self._flow.feed(text if self._any else text.lstrip("\n"))
         self._any = self._any or bool(shown)
         return shown
 
 
 class Seams:
-    """Tells which of several sections each piece of one call's text belongs to.
+    """Assigns each chunk of one call's text to one of multiple sections.
 
-    A section begins at a line that is its heading, with whatever marks and number a model puts around it. These lines
+    A section begins at a line that is its heading, with whatever markup and number a model puts around it. These lines
     are left out.
 
     Args:
         headings: of the sections, in order.
 
     Attributes:
-        place: of the section that is being written, from 0.
+        place: index of the section that is being written, from 0.
     """
 
     def __init__(self, headings: Sequence[str]) -> None:
@@ -110,7 +110,7 @@ class Seams:
         self.place = 0
 
     def feed(self, text: str) -> list[tuple[int, str]]:
-        """Take new text; return the pieces that are known to belong to a section, with its place."""
+        """Take new text; return the chunks whose section is known, with its index."""
         found = []
         for piece in _LINES.findall(text):
             self._line += piece
@@ -135,7 +135,7 @@ class Seams:
         )
 
     def _known(self) -> list[tuple[int, str]]:
-        """The line that was held back, unless a section begins with it."""
+        """Return the line that was held back, unless a section begins with it."""
         line, self._held = self._line, False
         if _FENCE.match(line):
             self._in_code = not self._in_code

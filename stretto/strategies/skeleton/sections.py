@@ -229,7 +229,7 @@ class SectionsAnswer:
         """Return the last filter of a section's or the opening's text."""
         return None if section is None else SectionText(section.heading)
 
-    def _ending(self, section: Section) -> Ending:  # noqa: ARG002 - for answers that know what it would have told
+    def _ending(self, section: Section) -> Ending:  # noqa: ARG002 - for answers that know what it would have said
         return self._notes.ending
 
     def _closing(self) -> str:
@@ -242,7 +242,7 @@ class SectionsAnswer:
             await running.reached(characters)
 
     def _whole_length(self) -> int:
-        """Words of the answer: as the question asks, else as this model's straight answers to such questions have."""
+        """Return the words of the answer: as the question asks, or else as usual for this model's direct answers."""
         if (asked_for := self._words()) is not None:
             return asked_for
         tokens = self._runner.known.usual_tokens(self._route.shape)
@@ -252,11 +252,11 @@ class SectionsAnswer:
         return max(FEWEST_WORDS, round(words * self._parse.depth / 10) * 10)
 
     def _words(self) -> int | None:
-        """The length that the question asks for."""
+        """Return the length in words that the question asks for, if any."""
         return self._parse.words
 
     def _plan_values(self, words: int) -> tuple[str, dict[str, str]]:
-        """The template that asks for a plan, and what it is filled with."""
+        """Return the template that asks for a plan, and its values."""
         most, fewest = most_sections(words), FEWEST_SECTIONS
         return "plan", {
             "words": f"{words}" if self._words() else f"{words * 9 // 100 * 10} to {words * 115 // 1000 * 10}",
@@ -265,7 +265,7 @@ class SectionsAnswer:
         }
 
     def _section_values(self, sections: Sequence[Section]) -> dict[str, str]:  # noqa: ARG002 - for answers without briefs
-        """What the template of sections is filled with besides."""
+        """Return further values for the template of sections."""
         return {}
 
     def _plan_spec(self) -> BranchSpec:
@@ -312,7 +312,7 @@ class SectionsAnswer:
         )
 
     def _group_spec(self, group: Sequence[Section]) -> BranchSpec:
-        """One call that writes several sections; each of them is a branch that takes its part."""
+        """Return the spec of one call that writes multiple sections; each is a branch that takes its part."""
         written = self._written_for(group[0])
         return BranchSpec(
             id=f"sections-{group[0].index}-{group[-1].index}",
@@ -326,7 +326,7 @@ class SectionsAnswer:
         )
 
     def _written_for(self, section: Section) -> Sequence[tuple[RunningBranch, int]]:
-        """The sections that a later one reads, with the characters of their beginnings."""
+        """Return the sections that a later one reads, with the characters of their beginnings."""
         waits = section.index > FIRST_WAVE and self._request.preference != "fastest"
         return [(each, self._beginnings[each]) for each in self._written[:FIRST_WAVE]] if waits else []
 
@@ -337,7 +337,7 @@ class SectionsAnswer:
         written: Sequence[tuple[RunningBranch, int]],
         target: PromptTarget,
     ) -> ModelRequest:
-        """Ask for one section, or for neighbours. ``plan``: as it was when they were told; who waits reads it whole."""
+        """Ask for one section or adjacent ones. ``plan``: as it was when they became known; complete for waiting ones."""
         named = " | ".join(f'"{each.heading}"' for each in sections)
         alone = len(sections) == 1
         return self._asked(
@@ -364,7 +364,7 @@ class SectionsAnswer:
         return partial(TextGuard, self._runner.leaks.search(), others)
 
     def _closing_spec(self) -> BranchSpec:
-        """A separate branch for the closing, so that readers see it as soon as the plan has told it."""
+        """Return a separate branch for the closing, so that readers see it as soon as the plan contains it."""
 
         async def take(running: RunningBranch) -> None:
             running.progress.started_s = self._runner.now_s()
@@ -379,7 +379,7 @@ class SectionsAnswer:
         self,
         target: PromptTarget,
         template: str,
-        section: Section | None = None,  # noqa: ARG002 - for answers whose sections rest on something
+        section: Section | None = None,  # noqa: ARG002 - for answers whose sections cite sources
         /,
         **values: str,
     ) -> ModelRequest:
@@ -387,7 +387,7 @@ class SectionsAnswer:
         return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
 
     async def _go_on_straight(self, plan: RunningBranch) -> StrategyResult:
-        """Answer in one piece: anew, or from the opening on where the reader has it."""
+        """Answer in one piece: from scratch, or after the opening if the reader has it."""
         reason = "the model wrote no plan" if plan.exception is None else str(plan.exception).rstrip(".")
         if plan.exception is None and self._parser.headings:
             reason = f"the plan had fewer than {self._fewest} {self.name_of_several}"
@@ -404,7 +404,7 @@ class SectionsAnswer:
         return await self._answer_straight(begun)
 
     async def _answer_straight(self, begun: str) -> StrategyResult:
-        """Answer in one piece, behind an opening that the reader has."""
+        """Answer in one piece, after an opening that the reader has."""
         if not begun:
             return await Direct().run(self._request, self._route, self._runner)
 
@@ -415,11 +415,11 @@ class SectionsAnswer:
         running = self._runner.start(replace(spec, prompt=rest, fallback_prompt=rest, standalone=False))
         self._runner.merge.add_branch(running)
         await self._runner.merge.finish()
-        return StrategyResult(strategy=Direct.name, by_itself=True)  # the opening stays where the rest fails
+        return StrategyResult(strategy=Direct.name, by_itself=True)  # the opening stays if the rest fails
 
 
 class ListAnswer(SectionsAnswer):
-    """A list that was asked for. Its items start once all names are there; the library numbers or marks them."""
+    """A list that was asked for. Its items start once all names are known; the library numbers or bullets them."""
 
     section_template, name_of_one, name_of_several = "list_item", "item", "items"
     headed = "Its name is put before it. Begin with the content"
@@ -455,10 +455,10 @@ class ListAnswer(SectionsAnswer):
 
 
 async def part_of(shared: RunningBranch, headings: Sequence[str], place: int) -> AsyncGenerator[str]:
-    """The text of one section as it comes in a call that writes several.
+    """Yield the text of one section as it streams in a call that writes multiple sections.
 
-    Raises `LowQualityTextError` where a screen cut that call in it, and another `StrettoError` where the call ended
-    otherwise before its last section.
+    Raises `LowQualityTextError` if a check cut the call within this section, and another `StrettoError` if the call
+    ended otherwise before its last section.
     """
     seams, read, begun, blank = Seams(headings), 0, False, ""
     while seams.place <= place:
@@ -481,7 +481,7 @@ async def part_of(shared: RunningBranch, headings: Sequence[str], place: int) ->
 
 
 def _already(sections: Sequence[tuple[RunningBranch, int]]) -> str:
-    """The beginnings of sections as others read them: the same ones however fast they come."""
+    """Return the beginnings of sections as others read them, independent of how fast they stream."""
     texts = []
     for running, characters in sections:
         text, more = running.text[:characters].strip(), len(running.text) > characters
@@ -499,7 +499,7 @@ class _Opening:
         self._news = anyio.Event()
 
     def add(self, text: str) -> None:
-        """Take what is new of it."""
+        """Take new text of the opening."""
         if not self._ended and (shown := self._flow.feed(text)):
             self._shown += shown if self._begun else shown.lstrip()
             self._begun = True
@@ -517,5 +517,5 @@ class _Opening:
         return shown
 
     async def ended(self) -> Branch:
-        """Not asked for: it has no note at its end."""
+        """Never called: the opening has no note at its end."""
         raise NotImplementedError

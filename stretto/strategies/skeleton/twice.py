@@ -1,4 +1,4 @@
-"""Keeps out of a section what an earlier one has told: found by code, in what the reader does not have yet."""
+"""Keep what an earlier section has said out of a later one: found by code, in text not shown yet."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.merge import TextFilter
 from stretto.values.answer import Branch
 
-RUN, UNSPACED_RUN = 6, 14  # words in a row that stand twice; characters, where words are not spaced
-MOSTLY = 2 / 3  # of a sentence that stands twice: then nothing new is in it
-LONGEST = 1_000  # characters of a sentence; a longer one is passed on in pieces
-NAMED = 4  # letters of the word before a number that names it
+RUN, UNSPACED_RUN = 6, 14  # repeated words in a row; characters, in scripts without spaces
+MOSTLY = 2 / 3  # repeated share of a sentence from which on it says nothing new
+LONGEST = 1_000  # characters of a sentence; a longer one is passed on in chunks
+NAMED = 4  # letters of the word before a number that identify it
 _END = re.compile(r"\n|[。！？]|[.!?][*_)\"”»]*+(?=\s)")
 _START = re.compile(r"\s*(?:[-*+•]\s+)?")
-_NUMBERED = re.compile(r"\s*(?:\d{1,3}[.)]|\||#|```|~~~)")  # an item that is counted, a row, a heading, code
+_NUMBERED = re.compile(r"\s*(?:\d{1,3}[.)]|\||#|```|~~~)")  # a numbered item, a row, a heading, code
 _LINK = re.compile(r"https?://[^\s)>\]]+")
 
 
 class Told:
-    """What an answer has told so far, by the section that told it."""
+    """What an answer has said so far, by section."""
 
     def __init__(self) -> None:
         self._by: dict[tuple[str, ...], tuple[int, str, str]] = {}
@@ -31,7 +31,7 @@ class Told:
             self._by.setdefault(key, (place, value, sentence.strip()))
 
     def find(self, place: int, sentence: str) -> tuple[str, float]:
-        """What another section has told of a sentence, and the share of its words; "" for nothing."""
+        """Return what another section already said of a sentence, and its share of the words; "" for nothing."""
         told, again = "", set[int]()
         for key, at, value in _traits(sentence):
             where, before, said = self._by.get(key, (place, "", ""))
@@ -43,7 +43,7 @@ class Told:
 
 
 def _traits(sentence: str) -> Iterator[tuple[tuple[str, ...], range, str]]:
-    """What can stand twice: runs of words and links; and numbers by the words around them, which can disagree."""
+    """Yield what can be repeated: runs of words, links, and numbers with the words around them, which can conflict."""
     words = words_of(sentence)
     run = UNSPACED_RUN if 2 * sum(len(word) == 1 for word in words) > len(words) else RUN
     for at, said in enumerate(runs(words, run)):
@@ -57,14 +57,14 @@ def _traits(sentence: str) -> Iterator[tuple[tuple[str, ...], range, str]]:
 
 
 class ToldOnce:
-    """A section for the merge, sentence by sentence, without what another section has told.
+    """A section for the merge, sentence by sentence, without what another section has said.
 
-    A sentence that is mostly told already is cut; one that repeats or contradicts another in part is asked for again.
-    The first section is passed on as it comes.
+    A sentence that is mostly repetition is cut; one that partly repeats or contradicts another is requested again. The
+    first section is passed on as it streams.
 
     Args:
-        told: what the answer has told, which this adds to.
-        again: asks for a sentence again, given what was told and the sentence; ``None``: nothing new is left of it.
+        told: what the answer has said; this section is added to it.
+        again: requests a sentence again, given what was said and the sentence; ``None``: nothing new is left of it.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ToldOnce:
         again: Callable[[str, str], Awaitable[str | None]],
     ) -> None:
         self._running, self._filter, self._place, self._told, self._again = running, filter_, place, told, again
-        self._text = ""  # not passed on
+        self._text = ""  # not passed on yet
         self._line = ""  # the line so far, as it was written
         self._mark: str | None = None  # of a line whose first sentence was cut
         self._cut = ""  # the first sentence that was cut, for a section that would be empty without it
@@ -102,7 +102,7 @@ class ToldOnce:
         return ""
 
     def _sentences(self) -> list[str]:
-        """Take what is complete of the text."""
+        """Take the complete sentences of the text."""
         ends = [found.end() for found in _END.finditer(self._text)]
         rest = len(self._text) - (ends[-1] if ends else 0)
         ends += [len(self._text)] if rest > (0 if self._over else LONGEST) else []

@@ -1,11 +1,11 @@
-"""``forking``: a model that says itself, by tags, what of its answer can be written side by side.
+"""``forking``: the model itself marks, by tags, which parts of its answer can be written in parallel.
 
-For models that were trained to: Multiverse (Yang et al., arXiv:2506.09991), ThreadWeaver, PASTA (Jin et al.,
-arXiv:2502.11517). The library reads their tags (``tags.toml``) and starts the paths; malformed tags are text like any
-other. It needs a backend that goes on exactly where a text stops.
+For models trained to do so: Multiverse (Yang et al., arXiv:2506.09991), ThreadWeaver, PASTA (Jin et al.,
+arXiv:2502.11517). The library reads their tags (``tags.toml``) and starts the paths; malformed tags are ordinary text.
+It needs a backend that continues exactly where a text stops.
 
-Measured with `local:pocket-forking` on 62 topics: behind the paths 12 tokens are read instead of 386, with the same
-score (0.97; ``benchmarks/results/parallel.md``). None of the models of these papers has run here.
+Measured with `local:pocket-forking` on 62 topics: 12 tokens are prefilled after the paths instead of 386, with the same
+score (0.97; ``benchmarks/results/parallel.md``). None of the models of these papers has been run here.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -23,21 +23,21 @@ from stretto.values.route import Route
 
 
 class Forking:
-    """An answer that forks where its model says so. Used by name only: few models learned any tags."""
+    """An answer that forks where its model says so. Used by name only: few models have learned tags."""
 
     name = "forking"
 
     options = ForkingOptions
 
     def offer(self, case: Case) -> Offer | None:
-        """Offer nothing by itself; by name, an answer whose forks the model decides on."""
+        """Offer it only if it was asked for by name; the model decides on the forks."""
         if case.request.strategy != self.name:
             return None
         reason = "The model itself says where its answer forks."
         return Offer(confidence=1.0, reason=reason, forecast=case.direct_forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
-        """Write the answer, and its paths side by side."""
+        """Write the answer, and its paths in parallel."""
         return await write_forking(request, route, runner)
 
 

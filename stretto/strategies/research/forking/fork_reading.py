@@ -1,4 +1,4 @@
-"""Finds what a model announced between its tags. All of it is the model's own text, so nothing is taken for granted."""
+"""Find what a model announced between its tags. All of it is model output, so nothing is taken for granted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FEWEST_PATHS = 2
 
 @dataclass(frozen=True)
 class Tags:
-    """One form; ``tags.toml`` says what each field is."""
+    """One form of tags; ``tags.toml`` explains the fields."""
 
     name: str
     opens: str
@@ -47,9 +47,9 @@ class Announced:
     """A path that the model announced.
 
     Attributes:
-        number: its own, or its place.
+        number: the one the model gave it, or its position.
         title: what it is about.
-        before: text for the reader between the announcement before it and this one.
+        before: text for the reader between the previous announcement and this one.
     """
 
     number: int
@@ -64,8 +64,8 @@ class Fork:
     Attributes:
         tags: the form.
         at: length of the text for the reader before it.
-        paths: that were announced, two at least.
-        after: text for the reader behind the last announcement.
+        paths: those that were announced, at least two.
+        after: text for the reader after the last announcement.
     """
 
     tags: Tags
@@ -75,10 +75,10 @@ class Fork:
 
 
 def fork_in(text: str, forms: Collection[Tags], stopped_by: str | None, most: int) -> Fork | None:
-    """The fork that a text ends with, whose last tag is not part of it; ``None`` if it is none.
+    """Return the fork that a text ends with, whose last tag is not part of the text; ``None`` if there is none.
 
-    ``stopped_by``: the stop text, where the server named it, and empty if something else ended the text; ``most``:
-    paths at most.
+    ``stopped_by``: the stop text, if the server named it, and empty if something else ended the text; ``most``: the
+    most paths.
     """
     for tags in forms:
         if stopped_by not in (None, tags.forks):
@@ -97,7 +97,7 @@ def fork_in(text: str, forms: Collection[Tags], stopped_by: str | None, most: in
 
 
 def _announced(text: str, tags: Tags, most: int) -> tuple[tuple[Announced, ...], str] | None:
-    """The announcements in the text from the opening tag on; ``None`` where they are malformed."""
+    """Return the announcements in the text from the opening tag on; ``None`` if they are malformed."""
     begin, end = tags.outline
     found: list[Announced] = []
     at = 0
@@ -105,7 +105,7 @@ def _announced(text: str, tags: Tags, most: int) -> tuple[tuple[Announced, ...],
         stop = text.find(end, start)
         if stop < 0 or len(found) == most:
             return None
-        if tags.between:  # what stands between two opening tags is text
+        if tags.between:  # anything between two opening tags is text
             start = text.rfind(begin, start, stop)
         before = text[at:start] if tags.between else ""
         body = text[start + len(begin) : stop]
@@ -131,20 +131,20 @@ def _number_and_title(body: str, tags: Tags, place: int) -> tuple[int, str] | No
 
 
 def _attribute(body: str, name: str) -> str:
-    """The value of an attribute in double quotes; empty without it."""
+    """Return the value of an attribute in double quotes; empty without it."""
     _, found, rest = body.partition(f'{name}="')
     value, closed, _ = rest.partition('"')
     return value if found and closed else ""
 
 
 class Prose:
-    """What of a text is for the reader: all up to the tag that opens a fork, without white space at its ends.
+    """The part of a text for the reader: everything up to the tag that opens a fork, without surrounding white space.
 
-    What stands from that tag on is held back until the text has ended, and is shown after all where no fork begins.
+    Everything from that tag on is held back until the text has ended, and is shown after all if no fork begins.
 
     Args:
-        forms: the forms that may occur.
-        most: paths at most.
+        forms: the forms that can occur.
+        most: the most paths.
         stopped_by: the stop text that ended the text, once it has ended, as for `fork_in`.
         left_out: tags that are left out, because they close a fork that was joined.
     """
@@ -181,7 +181,7 @@ class Prose:
         return self._plain(shown[:end])
 
     def finish(self) -> str:
-        """Return what was held back, where it is text."""
+        """Return what was held back, if it is text."""
         held, self._held = self._held, ""
         if self._opened and (fork := fork_in(held, self._forms, self._stopped_by(), self._most)) is not None:
             held = held[: fork.at]
@@ -193,7 +193,7 @@ class Prose:
         return text
 
     def _plain(self, text: str) -> str:
-        """Without white space before the first text."""
+        """Return the text without white space at the very beginning."""
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)

@@ -1,9 +1,9 @@
-"""One run of ``forking``: a model writes, its text forks, its paths are written side by side, and it goes on.
+"""One run of ``forking``: a model writes, its text forks, the paths are written in parallel, and it continues.
 
-Every call continues a text: the answer up to a fork, and for a path how it begins. So the calls share their beginning,
-which a local engine and servers with prefix caching read once. Joining is one more such call, behind the texts of all
-paths. A server reads them again, since each was written without the others; a local engine can place what it has of
-each behind each other instead.
+Every call continues a text: the answer up to a fork and, for a path, how it begins. So the calls share a prefix, which
+a local engine and servers with prefix caching prefill once. Joining is one more such call, after the texts of all
+paths. A server prefills them again, since each was written without the others; a local engine can concatenate their KV
+caches instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["write_forking"]
 
 
 async def write_forking(request: Request, route: Route, runner: Runner) -> StrategyResult:
-    """Write an answer that forks where its model says so; a direct one where that cannot be done."""
+    """Write an answer that forks where its model says so, or a direct one if that is impossible."""
     if why := _why_not(request, runner):
         runner.warn(f"Answered in one piece instead of forking: {why}.", "strategy")
         return await Direct().run(request, route, runner)
@@ -50,14 +50,14 @@ def _why_not(request: Request, runner: Runner) -> str | None:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a text goes on.
+    """A position where a text continues.
 
     Attributes:
         written: all of the answer's text before it, with its tags.
-        depth: of the forks around it.
+        depth: number of forks around it.
         path_ends: what ends the path around it.
         left_out: closing tags of the fork before it.
-        joined: forks in ``written`` whose paths are placed behind each other.
+        joined: forks in ``written`` whose paths' KV caches are joined.
     """
 
     written: str = ""
@@ -88,7 +88,7 @@ class _Forking:
         await self._runner.merge.finish()
 
     async def _follow(self, running: RunningBranch, place: _Place) -> str:
-        """Go on with a text that is being shown, through all forks at its end; return it with its tags."""
+        """Continue a text that is being shown through all forks at its end; return it with its tags."""
         while True:
             await running.ended()
             written = place.written + running.text
@@ -109,19 +109,19 @@ class _Forking:
         return fork_in(running.text, self._forms, _stopped_by(running), self._options.paths)
 
     def _plain_tag(self, running: RunningBranch) -> str | None:
-        """The tag that a text stopped at, though it is no fork: text like any other, which goes on behind it.
+        """Return the tag that a text stopped at if it opens no fork: ordinary text, which continues after it.
 
-        It is empty where the server does not name what stopped it; ``None`` where the text has ended.
+        It is empty if the server does not name what stopped it; ``None`` if the text has ended.
         """
         stopped_by = _stopped_by(running)
-        # Other paths may have used up the forks since it was begun, so what it was told counts.
+        # Other paths may have used up the forks since it began, so the stop texts it was given count.
         known = [tags for tags in self._forms if tags.forks in running.spec.options.stop]
         if stopped_by is None:
             return "" if any(tags.opens in running.text for tags in known) else None
         return stopped_by if any(tags.forks == stopped_by for tags in known) else None
 
     async def _join(self, written: str, fork: Fork, place: _Place) -> _Place:
-        """Write the paths of a fork side by side; return where the text goes on behind them."""
+        """Write the paths of a fork in parallel; return where the text continues after them."""
         self._forks += 1
         tags, shared = fork.tags, written + fork.tags.forks
         begin, ends = len(shared), list[int]()
@@ -148,7 +148,7 @@ class _Forking:
         return "\n\n" if self._runner.merge.text else ""
 
     def _write(self, place: _Place, path: Announced | None = None, *, beside: int = 1) -> RunningBranch:
-        """Start a call that goes on with the answer, or writes a path of it, ``beside`` so many."""
+        """Start a call that continues the answer or writes a path of it; ``beside``: how many run in parallel."""
         self._pieces += 1
         options = self._request.options
         stop = tuple(dict.fromkeys((*options.stop, *self._stops(place))))
@@ -177,7 +177,7 @@ class _Forking:
         return replace(plain, messages=(*self._prompt, begun), shared=len(begun.content), paths=place.joined)
 
     def _stops(self, place: _Place) -> tuple[str, ...]:
-        """What ends a call at this place: the ends of forks that may stand there, and that of its path."""
+        """Return the stop texts at this position: the ends of possible forks, and that of its path."""
         inside = tuple(tags.forks for tags in self._forms) if self._may_fork(place) else ()
         return (*inside, place.path_ends) if place.path_ends else inside
 
@@ -185,12 +185,12 @@ class _Forking:
         return place.depth < self._options.depth and self._forks < self._options.forks
 
     def _show(self, running: RunningBranch, place: _Place) -> None:
-        """Add a text to the answer, without its tags, as a separate paragraph."""
+        """Add a text without its tags to the answer, as a separate paragraph."""
         known = self._forms if self._may_fork(place) else ()
         prose = Prose(known, self._options.paths, lambda: _stopped_by(running), place.left_out)
         self._runner.merge.add_branch(running, filter_=prose, lead=self._gap)
 
 
 def _stopped_by(running: RunningBranch) -> str | None:
-    """The stop text that ended a text, as for `fork_in`."""
+    """Return the stop text that ended a text, as for `fork_in`."""
     return running.heard.stop_text if running.exception is None and running.finish_reason == "stop" else ""

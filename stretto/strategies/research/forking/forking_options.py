@@ -1,4 +1,4 @@
-"""What can be told to ``forking`` in ``strategy_options``."""
+"""The options of ``forking`` in ``strategy_options``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class ForkingOptions(BaseModel):
 
     Attributes:
         tags: the form of the model's tags: "multiverse", "threadweaver" or "pasta"; by default whichever it writes.
-        paths: of one fork, at most. A fork with more is written on as plain text.
-        depth: how deep forks may stand inside paths.
-        join: how the model goes on behind the paths of a fork. "read": it reads their texts again, in a row. "beside":
-            a local model of the Llama family places what it has of each, and reads their ends only; all paths have the
-            positions that they were written at, which models of Multiverse have learned. "behind": likewise, with
-            positions behind each other. Servers and other models read in any case.
-        forks: of one answer, at most; what comes after the last one is plain text.
-        extra: fields of the body of each call; ``{"skip_special_tokens": False}`` for a vLLM whose model has tags that
-            are special tokens.
+        paths: the most paths of one fork. A fork with more continues as plain text.
+        depth: how deep forks can be nested inside paths.
+        join: how the model continues after the paths of a fork. "read": it prefills their texts again, in a row.
+            "beside": a local model of the Llama family joins their KV caches, and prefills only their ends; all paths
+            keep the positions at which they were written, as models of Multiverse have learned. "behind": likewise,
+            with consecutive positions. Servers and other models always read.
+        forks: the most forks of one answer; what comes after the last one is plain text.
+        extra: fields of the body of each call; ``{"skip_special_tokens": False}`` for a vLLM server whose model has
+            tags that are special tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
