@@ -1,4 +1,4 @@
-"""From files to text with pages and headings, from text to chunks with exact offsets. Knows no model.
+"""From files to text with pages and headings, and from text to chunks with exact offsets. Independent of models.
 
 Private: not part of the public API, and may change at any time.
 """

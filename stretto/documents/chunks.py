@@ -12,13 +12,13 @@ from stretto.language.sentences import sentence_spans
 from stretto.values.document import Document
 
 _BEGUN = re.compile(r"\S")
-_REST = re.compile(r"[^\n]*(?:\n[^\S\n]*+\S[^\n]*)*")  # of a paragraph, from a character that is no white space
+_REST = re.compile(r"[^\n]*(?:\n[^\S\n]*+\S[^\n]*)*")  # of a paragraph, from its first visible character
 _CLAUSE_END = re.compile(r"[,;:](?=\s)|[，；：、،؛]")
 _WORD_END = re.compile(r"\S(?=\s)")
 _LONGEST_COUNTED = 100_000  # characters of a paragraph that are counted at once
-_MOST_ACCENTS = 8  # of a letter that is not cut from them
-_CHARACTERS = 8  # of a token, to begin with
-_HALF = 0.5  # a chunk that is so full ends before a heading
+_MOST_ACCENTS = 8  # combining marks that are kept with their letter
+_CHARACTERS = 8  # of a token, as a first estimate
+_HALF = 0.5  # share from which on a chunk ends before a heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Chunk:
     Attributes:
         index: of the chunk in its document, from 0.
         start: offset of its first character.
-        end: offset behind its last character.
+        end: offset after its last character.
         tokens: as counted.
     """
 
@@ -50,16 +50,16 @@ def cut(
 ) -> tuple[Chunk, ...]:
     """Cut a document into chunks of at most ``size`` tokens, in order, with only white space between them.
 
-    Chunks end between paragraphs where that is possible: not within a code block, a table row or a sentence, and not
-    behind a heading. A paragraph that is longer than a chunk is cut between its sentences or lines. Only a sentence
-    that is longer than a chunk is cut, behind a comma or between words if it has any.
+    Chunks end between paragraphs if possible: not within a code block, a table row or a sentence, and not after a
+    heading. A paragraph that is longer than a chunk is cut between its sentences or lines. Only a sentence that is
+    longer than a chunk is cut, after a comma or between words if it has any.
 
     Args:
         document: its text and headings.
         size: the most tokens of a chunk, at least 1.
         count: tokens of a text.
-        share: of ``size`` that a chunk with this paragraph may fill, above 0 and at most 1; smaller where a text is
-            dense. Everything is 1 without it.
+        share: returns the share of ``size`` that a chunk with this paragraph may fill, above 0 and at most 1; smaller
+            for dense text. By default always 1.
     """
     text = document.text
     packer = _Packer(text, size, count)
@@ -72,7 +72,7 @@ def cut(
 
 
 class _Packer:
-    """Puts whole paragraphs together while they fit."""
+    """Packs whole paragraphs into a chunk while they fit."""
 
     def __init__(self, text: str, size: int, count: Callable[[str], int]) -> None:
         self.chunks: list[tuple[int, int, int]] = []
@@ -97,7 +97,7 @@ class _Packer:
         self._limit = min(self._limit, limit)
 
     def flush(self, *, keep_heading: bool = False) -> None:
-        """End the chunk; a heading at its end goes to the next one, if there is a next one."""
+        """End the chunk; a heading at its end moves to the next chunk, if there is one."""
         kept: list[tuple[int, int, int, int, bool]] = []
         while keep_heading and len(self._parts) > 1 and self._parts[-1][4]:
             kept.insert(0, self._parts.pop())
@@ -107,7 +107,7 @@ class _Packer:
             if tokens <= self._size or len(self._parts) == 1:
                 self.chunks.append((start, end, tokens))
                 break
-            kept.insert(0, self._parts.pop())  # parts together may have more tokens than one by one
+            kept.insert(0, self._parts.pop())  # parts together can have more tokens than separately
         self._parts = kept
         self._tokens = sum(part[2] for part in kept)
         self._limit = min((part[3] for part in kept), default=self._size)
@@ -115,8 +115,8 @@ class _Packer:
             self.flush()
 
     def _add_long(self, start: int, end: int, limit: int) -> None:
-        """A paragraph that does not fit into one chunk: as many of its sentences together as fit, in each chunk."""
-        while self._parts and self._parts[-1][4]:  # a heading goes with what stands below it
+        """Add a paragraph that does not fit into one chunk, with as many of its sentences per chunk as fit."""
+        while self._parts and self._parts[-1][4]:  # a heading stays with the text below it
             start = self._parts.pop()[0]
         self.flush()
         text, begin, packed, filled = self._text, start, start, 0
@@ -142,7 +142,7 @@ class _Packer:
             self.chunks.append((start, start + len(stripped), self._count(stripped)))
 
     def _cut(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
-        """A sentence in pieces that fit."""
+        """Yield the spans of pieces of a sentence that fit."""
         while start < end:
             border = start + self._fitting(start, end, limit)
             if border < end:
@@ -151,7 +151,7 @@ class _Packer:
             start = border
 
     def _fitting(self, start: int, end: int, limit: int) -> int:
-        """The characters from here on that fit into a chunk, at least one."""
+        """Return the characters from here on that fit into a chunk, at least one."""
         text, most = self._text, min(end - start, _CHARACTERS * limit)
         while most < end - start and self._count(text[start : start + most]) <= limit:
             most = min(end - start, 2 * most)
@@ -168,7 +168,7 @@ class _Packer:
 
 
 def _border(text: str, start: int, end: int) -> int:
-    """Where a piece of a sentence ends best, at most here: behind a comma in its second half, a word, a letter."""
+    """Return the best end of a piece up to ``end``: after a comma in its second half, or a word, or a letter."""
     for pattern in (_CLAUSE_END, _WORD_END):
         found = [match.end() for match in pattern.finditer(text, start + (end - start) // 2, end + 1)]
         if fitting := [border for border in found if start < border <= end]:
@@ -182,7 +182,7 @@ def _border(text: str, start: int, end: int) -> int:
 
 
 def _paragraphs(document: Document) -> Iterator[tuple[int, int]]:
-    """Runs of lines without an empty line; a code block with all its lines; table rows and headings by themselves."""
+    """Yield runs of lines without an empty line, whole code blocks, and table rows and headings one by one."""
     text = document.text
     blocks = iter([*fences(text), (len(text), len(text))])
     block = next(blocks)

@@ -1,8 +1,8 @@
-"""Columns of running text that a PDF draws line by line across the page: read one below the other.
+"""Reorder columns of prose that a PDF draws line by line across the page: one column after the other.
 
-PDFium gives the characters in the order in which they are drawn. Most programs draw a column after the other; where one
-draws the first lines of all columns, then the second lines, the columns stand mixed in its text. Rows of tables are
-drawn in that way too, and stay as they are: what tells the two apart is that lines of running text fill their column.
+PDFium returns the characters in the order in which they are drawn. Most programs draw one column after the other; if
+one draws the first lines of all columns, then the second lines, the columns are interleaved in its text. Rows of tables
+are drawn that way too, and stay unchanged: the difference is that lines of prose fill their column.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Protocol
 
 _BREAKS = "\r\n"
 _BROKEN = "\x02\ufffe"  # PDFium's sign for a hyphen at the end of a line
-_WIDE = 1.0  # heights of the type that are between columns at least
-_FEWEST = 4  # lines that stand beside each other
+_WIDE = 1.0  # least gap between columns, in heights of the type
+_FEWEST = 4  # fewest pairs of adjacent lines
 _MOST_LINES = 400  # of a page
 _TRIED = 12  # lines of a page whose gaps are measured first: most pages have none
-_DEEPEST = 3  # times that a column is divided again
-_FULL, _SHARE = 0.75, 0.6  # of its column that a line of running text fills, and how many lines do
-_LETTERS = 0.6  # of its signs
-_SHORTEST = 15  # signs of a line
+_DEEPEST = 3  # how often a column is divided again
+_FULL, _SHARE = 0.75, 0.6  # of its column that a line of prose fills, and share of lines that do
+_LETTERS = 0.6  # of its characters
+_SHORTEST = 15  # characters of a line
 _ALIKE = 0.4  # width of the narrower column, as a share of the wider one's
 
 
 class Box(Protocol):
-    """Where a character stands."""
+    """The position of a character."""
 
     left: float
     right: float
@@ -37,7 +37,7 @@ class Box(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A gap between two characters, by their places in the text."""
+    """A gap between two characters, by their indices in the text."""
 
     before: int
     behind: int
@@ -47,7 +47,7 @@ class _Gap:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line, or what of one stands in a column: ``letters[start:end]``."""
+    """A line, or the part of one in a column: ``letters[start:end]``."""
 
     start: int
     end: int
@@ -57,11 +57,11 @@ class _Line:
 
 
 def in_columns(letters: Sequence[str], box: Callable[[int], Box | None]) -> str:
-    """The text of a page, with its columns one below the other.
+    """Return the text of a page, with its columns one after the other.
 
     Args:
-        letters: of the page, as they are drawn.
-        box: of one of them, by its place.
+        letters: of the page, in drawing order.
+        box: returns the box of one of them, by index.
     """
     spans = list(_spans(letters))
     if not spans or len(spans) > _MOST_LINES:
@@ -79,7 +79,7 @@ def in_columns(letters: Sequence[str], box: Callable[[int], Box | None]) -> str:
 
 
 def _spans(letters: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The lines, from their first character that can be seen to the last one."""
+    """Yield the lines, from their first visible character to the last one."""
     start = end = 0
     for place, letter in enumerate((*letters, "\n")):
         if letter and letter in _BREAKS:
@@ -94,9 +94,9 @@ def _spans(letters: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _lines(letters: Sequence[str], box: Callable[[int], Box | None], start: int, end: int) -> list[_Line]:
-    """The lines between two characters, with their gaps; none where one of these stands nowhere.
+    """Return the lines between two characters, with their gaps; none if a character has no box.
 
-    Where lines of two columns are not at the same height, PDFium takes one that begins further left for more of a line.
+    If lines of two columns are not at the same height, PDFium joins one that begins further left to the previous line.
     """
     first, last = box(start), box(end - 1 if letters[end - 1] not in _BROKEN or end - start < 2 else end - 2)
     if first is None or last is None:
@@ -116,7 +116,7 @@ def _lines(letters: Sequence[str], box: Callable[[int], Box | None], start: int,
 
 
 def _ordered(lines: list[_Line], letters: Sequence[str], deepest: int) -> list[_Line]:
-    """The lines with the columns one below the other, between lines that cross all of them."""
+    """Return the lines with the columns one after the other, between lines that cross all of them."""
     gutter = _gutter(lines) if deepest else None
     if gutter is None:
         return lines
@@ -132,7 +132,7 @@ def _ordered(lines: list[_Line], letters: Sequence[str], deepest: int) -> list[_
 
 
 def _gutter(lines: list[_Line]) -> float | None:
-    """Where most lines have a gap, or end before the next one begins beside them; ``None`` where few do."""
+    """Return where most lines have a gap, or end before the next one begins next to them; ``None`` if few do."""
     gaps = [(gap.left, gap.right) for line in lines for gap in line.gaps]
     gaps += [(line.right, other.left) for line, other in pairwise(lines) if line.right < other.left]
     edges = sorted([(left, -1) for left, _ in gaps] + [(right, 1) for _, right in gaps])
@@ -145,7 +145,7 @@ def _gutter(lines: list[_Line]) -> float | None:
 
 
 def _columns(band: list[_Line], gutter: float, letters: Sequence[str], deepest: int) -> list[_Line]:
-    """The lines left of a place, then those right of it; as they are where that is no running text."""
+    """Return the lines left of a gutter, then those right of it; unchanged if they are not prose."""
     left, right, beside = list[_Line](), list[_Line](), 0
     for line in band:
         gap = next((gap for gap in line.gaps if gap.left <= gutter <= gap.right), None)
@@ -169,7 +169,7 @@ def _columns(band: list[_Line], gutter: float, letters: Sequence[str], deepest: 
 
 
 def _is_text(lines: list[_Line], letters: Sequence[str]) -> bool:
-    """Whether lines of a column are running text."""
+    """Return whether lines of a column are prose."""
     width = max(line.right - line.left for line in lines)
     full = sum(line.right - line.left >= _FULL * width for line in lines)
     said = ["".join("".join(letters[line.start : line.end]).split()) for line in lines]
@@ -182,7 +182,7 @@ def _is_text(lines: list[_Line], letters: Sequence[str]) -> bool:
 
 
 def _said(lines: list[_Line], letters: Sequence[str]) -> Iterator[str]:
-    """The texts of lines. A hyphen at the end of one that goes on in the next gets PDFium's sign for such a hyphen."""
+    """Yield the texts of lines. A hyphen at the end of one that continues becomes PDFium's hyphen character."""
     texts = ["".join(letters[line.start : line.end]) for line in lines]
     for text, following in zip(texts, (*texts[1:], ""), strict=True):
         broken = text[-1:] == "-" and text[-2:-1].isalpha() and following[:1].islower()

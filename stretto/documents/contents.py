@@ -1,4 +1,4 @@
-"""The bytes of a file or a pipe, read so that the reading can be ended at any time."""
+"""Read the bytes of a file or a pipe so that reading can be stopped at any time."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from stretto.values.errors import DocumentError, StrettoError
 
 MOST_BYTES = 256 * 2**20
 _PIECE = 2**20
-_LOOK_S = 0.02  # seconds between two looks at a pipe that nobody has written to
-_WRITER_S = 1.0  # until a pipe must have a writer
+_LOOK_S = 0.02  # seconds between polls of an empty pipe
+_WRITER_S = 1.0  # seconds until a pipe must have a writer
 
 
 def contents(file: Path, allowance: ReadingTime) -> bytes:
-    """All bytes of a file or a pipe. Raises `DocumentError` for anything else, and what `ReadingTime.check` raises."""
+    """Read a file or a pipe. Raises `DocumentError` for anything else, and what `ReadingTime.check` raises."""
     try:
         mode = file.stat().st_mode
         _check_kind(mode)
-        # A pipe without a writer would hold up the opening, and one with a slow writer the reading.
+        # A pipe without a writer would block opening, and one with a slow writer would block reading.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         opened = os.open(file, flags)
         try:
-            status = os.fstat(opened)  # of what was opened: another thing may stand there by now
+            status = os.fstat(opened)  # of what was opened: the path may refer to something else by now
             _check_kind(status.st_mode)
             if status.st_size > MOST_BYTES:
                 raise DocumentError(f"it has {status.st_size:,} bytes, and {MOST_BYTES:,} are the most; split it")
@@ -34,7 +34,7 @@ def contents(file: Path, allowance: ReadingTime) -> bytes:
         finally:
             os.close(opened)
     except StrettoError:
-        raise  # that of a deadline is a TimeoutError, and so an OSError
+        raise  # the error of a deadline is a TimeoutError, and so an OSError
     except OSError as error:
         raise DocumentError(f"{error.strerror or error}; check the path") from error
 
@@ -54,7 +54,7 @@ def _all(opened: int, allowance: ReadingTime, *, pipe: bool) -> bytes:
         try:
             piece = os.read(opened, _PIECE)
         except BlockingIOError:
-            time.sleep(_LOOK_S)  # there is a writer, which is not ready
+            time.sleep(_LOOK_S)  # there is a writer, but it is not ready
             continue
         if not piece:
             if pipe and not pieces:

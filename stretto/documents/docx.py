@@ -1,6 +1,6 @@
-"""Word files: all that a reader of Word sees once every tracked change is accepted.
+"""Word files: everything a reader sees in Word once all tracked changes are accepted.
 
-An element that is not known is read through: what is left out is listed here.
+The content of unknown elements is read; what is left out is listed here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STYLE = re.compile(r"(?:heading|überschrift|titre|título|intestazione|kop)\s*
 _GONE = frozenset({"del", "moveFrom", "delText", "instrText", "delInstrText", "cellDel"})
 _NO_TEXT = frozenset({"rPr", "pPr", "sectPr", "tblPr", "tblGrid", "trPr", "tcPr", "sdtPr", "sdtEndPr", "binData", "rt"})
 _OFF = frozenset({"0", "false", "off", "none"})
-_SIGNS = {  # of the fonts Symbol and Wingdings, as they are told in Word files
+_SIGNS = {  # of the fonts Symbol and Wingdings, as encoded in Word files
     **dict(zip(range(0xF061, 0xF07B), "αβχδεφγηιϕκλμνοπθρστυϖωξψζ", strict=True)),
     0xF0B1: "±",
     0xF0B3: "≥",
@@ -49,9 +49,9 @@ _DEEPEST = 3  # files inside files
 
 
 def read_docx(data: bytes, title: str) -> Document:
-    """The text of a Word file: cells of a row are parted by ``|``, notes and comments stand below their paragraph.
+    """Return the text of a Word file: cells of a row are separated by ``|``, notes and comments follow their paragraph.
 
-    Headers stand before the text and footers behind it, each once. Raises `DocumentError` for what is no Word file.
+    Headers precede the text and footers follow it, each once. Raises `DocumentError` if it is not a Word file.
     """
     layout = TextLayout()
     package = opened(data)
@@ -68,7 +68,7 @@ def read_docx(data: bytes, title: str) -> Document:
 class _Style:
     name: str
     based_on: str
-    level: int  # of a heading; 0 for none, -1 where the style does not say
+    level: int  # of a heading; 0 for none, -1 if the style does not say
     number: str
     list_level: str | None
 
@@ -79,7 +79,7 @@ class _Paragraph:
 
     pieces: list[str] = field(default_factory=list)
     boxes: list[Any] = field(default_factory=list)
-    """Texts that stand beside it: elements with blocks, or sentences."""
+    """Texts next to it: elements with blocks, or sentences."""
     targets: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
@@ -95,7 +95,7 @@ class _Reader:
 
     def __init__(self, package: WordPackage, layout: TextLayout, depth: int) -> None:
         self._package, self._depth = package, depth
-        self._cells: list[list[str]] = []  # of the cells that are being read, one inside the other
+        self._cells: list[list[str]] = []  # of the cells that are being read, nested
         self._layout = layout
         self._related = package.related(package.main)
         parts = dict(self._related.values())
@@ -114,7 +114,7 @@ class _Reader:
         self._joined: list[str] = []  # texts of paragraphs whose end was deleted
 
     def read(self) -> None:
-        """All blocks of the file."""
+        """Read all blocks of the file."""
         root = self._package.part(self._package.main)
         sections = list(root.iter("{*}sectPr"))
         self._margins(sections, "header")
@@ -124,7 +124,7 @@ class _Reader:
         self._margins(sections, "footer")
 
     def _margins(self, sections: Sequence[Any], kind: str) -> None:
-        """The headers or footers of all sections, each text once."""
+        """Add the headers or footers of all sections, each text once."""
         seen: set[str] = set()
         for section in sections:
             for reference in section.iterchildren(f"{{*}}{kind}Reference"):
@@ -139,7 +139,7 @@ class _Reader:
                 seen |= {name, said}
 
     def _inside(self, element: Any) -> str:
-        """All blocks of an element in one line."""
+        """Return all blocks of an element on one line."""
         self._cells.append([])
         self._blocks(element)
         return " ".join(self._cells.pop())
@@ -168,7 +168,7 @@ class _Reader:
         properties = next(element.iterchildren("{*}pPr"), None)
         found = _Paragraph()
         self._inline(element, found)
-        if self._instructions:  # one that is never ended would hide the rest of the file
+        if self._instructions:  # an unclosed one would hide the rest of the file
             self._fields = [result for result in self._fields if result]
             self._instructions = 0
         text = found.text()
@@ -191,7 +191,7 @@ class _Reader:
                 self._blocks(box)
 
     def _label(self, properties: Any) -> tuple[str, int, int]:
-        """Number of a paragraph, its level as a heading and its depth in a list."""
+        """Return the number of a paragraph, its heading level and its depth in a list."""
         style = (None if properties is None else value_of(properties, "pStyle")) or ""
         number, depth = self._list_of(style)
         level = next((each.level for each in self._chain(style) if each.level >= 0), 0)
@@ -212,7 +212,7 @@ class _Reader:
         return "", 0
 
     def _chain(self, style: str) -> Iterator[_Style]:
-        """A style and those that it is based on."""
+        """Yield a style and those it is based on."""
         seen: set[str] = set()
         while style in self._styles and style not in seen:
             seen.add(style)
@@ -311,7 +311,7 @@ class _Reader:
                 found.targets.append(f"<{target}>")
 
     def _control(self, control: Any, found: _Paragraph) -> None:
-        """A content control: a ticked box is ``[x]``."""
+        """Read a content control; a ticked box is ``[x]``."""
         for checkbox in control.iterfind("{*}sdtPr/{*}checkbox"):
             found.add("[ ]" if (value_of(checkbox, "checked") or "0") in _OFF else "[x]")
             return
@@ -341,7 +341,7 @@ class _Reader:
             self._put(f"{label} {said}{']' if label.startswith('[') else ''}".strip())
 
     def _drawn(self, reference: Any) -> Iterator[str]:
-        """The texts of a chart or of SmartArt."""
+        """Yield the texts of a chart or of SmartArt."""
         number = attribute_of(reference, "dm") or attribute_of(reference, "id")
         root = self._package.part(self._related.get(number, ("", ""))[1])
         if root is None:
@@ -358,7 +358,7 @@ class _Reader:
             yield f"{' '.join(named)}: {', '.join(points)}" if named else ", ".join(points)
 
     def _chunk(self, reference: Any) -> None:
-        """A whole file in another format that stands inside this one."""
+        """Read a whole file in another format that is embedded in this one."""
         name = self._related.get(attribute_of(reference, "id"), ("", ""))[1]
         data = self._package.bytes_of(name)
         ending = name.rpartition(".")[2].lower()
@@ -378,7 +378,7 @@ class _Reader:
 
     def _table(self, table: Any) -> None:
         grid = list(self._rows(table))
-        if max((len(row) for row in grid), default=0) <= 1:  # it frames a text
+        if max((len(row) for row in grid), default=0) <= 1:  # it only frames a text
             for row in grid:
                 for cell, _ in row:
                     self._blocks(cell)
@@ -412,7 +412,7 @@ class _Reader:
             self._layout.table(rows)
 
     def _rows(self, table: Any) -> Iterator[list[tuple[Any, int]]]:
-        """The cells of each row, and how many columns are empty before each."""
+        """Yield the cells of each row, each with the number of empty columns before it."""
         for row in _within(table, "tr"):
             properties = next(row.iterchildren("{*}trPr"), None)
             if properties is not None and next(properties.iterchildren("{*}del"), None) is not None:
@@ -423,7 +423,7 @@ class _Reader:
 
 
 def _within(element: Any, name: str) -> Iterator[Any]:
-    """The elements of a name, also inside of content controls and the like."""
+    """Yield the elements of a name, including those inside content controls and the like."""
     for child in element.iterchildren("*"):
         inner = name_of(child)
         if inner == name:
@@ -451,7 +451,7 @@ def _styles(root: Any) -> Iterator[tuple[str, _Style]]:
 
 
 def _alternative(choices: Any) -> Any:
-    """The first alternative with a text: the others say the same for older programs."""
+    """Return the first alternative with a text: the others say the same for older programs."""
     for each in choices.iterchildren("*"):
         if next(each.iter("{*}t", "{*}chart", "{*}relIds", "{*}textpath"), None) is not None:
             return each

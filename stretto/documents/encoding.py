@@ -1,4 +1,4 @@
-"""The text of bytes whose encoding nobody names."""
+"""Decode bytes of unknown encoding."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stretto.values.errors import DocumentError
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, with whose byte order mark it begins
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _ESCAPED = (b"\x1b$B", b"\x1b$@", b"\x1b(J")  # of ISO-2022-JP, which is ASCII otherwise
-_MOSTLY = 2  # characters of UTF-8 for each byte that is not, from which a text is UTF-8 with faults
-_SEEN = 262_144  # bytes from which an encoding is guessed, taken from the whole file
+_MOSTLY = 2  # UTF-8 characters per invalid byte from which on a text is faulty UTF-8
+_SEEN = 262_144  # bytes to guess an encoding from, sampled from the whole file
 _SAMPLES = 256
 _CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a]")
 _HIGH = re.compile(rb"[\x80-\xff]")
@@ -27,22 +27,22 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _SYMBOLS = frozenset("€‚„…†‡‰‹‘’“”•–—™›¡¢£¥¦§©ª«¬®¯°±²³´µ¶·¸¹º»¼½¾¿×÷\xa0\xad")
 _WITHIN_WORDS = frozenset("’‘·–—\xad\xa0")
 _OPENING = frozenset("‚„")
-_MIXED = re.compile(r"[A-Za-z][\u0370-\u06ff]|[\u0370-\u06ff][A-Za-z]")  # Latin beside Greek, Cyrillic, Hebrew, Arabic
+_MIXED = re.compile(r"[A-Za-z][\u0370-\u06ff]|[\u0370-\u06ff][A-Za-z]")  # Latin next to Greek, Cyrillic, Hebrew, Arabic
 _MOST_MIXED = 0.1  # share of the words beyond ASCII
-_FEW_ZEROS = 0.1  # share of the bytes of a text that has holes, as logs have after a crash
-_LIKELY = 0.9  # share of characters that are where a text in Windows-1252 has them
+_FEW_ZEROS = 0.1  # share of the bytes of a text with holes, as logs have after a crash
+_LIKELY = 0.9  # share of characters in positions typical of text in Windows-1252
 _WESTERN = frozenset({"windows-1252", "iso-8859-1", "iso8859-15", "iso-8859-15"})
-# What outweighs that a text looks Western: how sure chardet is (0.5 for a clear Russian text), how much surer than of
-# Windows-1252, and in how many words beyond ASCII.
+# What outweighs that a text looks Western: chardet's confidence (0.5 for a clear Russian text), its lead over
+# Windows-1252, and the number of words beyond ASCII.
 _OUTWEIGHS = ((0.14, 1.15, 4), (0.07, 1.8, 2))
 _SURE = 0.05  # enough for a text that does not look Western
 
 
 def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    r"""The text of these bytes, and what is to be said of it: that its encoding was guessed, or that it has faults.
+    r"""Decode bytes, and return the text with warnings: that its encoding was guessed, or that it has faults.
 
-    UTF-8 if nearly all of it is, faulty bytes then become U+FFFD. Else Windows-1252, unless another encoding is clearly
-    more likely. Line ends become ``\n``. Raises `DocumentError` for what is not text.
+    UTF-8 if nearly all of it is; invalid bytes then become U+FFFD. Otherwise Windows-1252, unless another encoding is
+    clearly more likely. Line ends become ``\n``. Raises `DocumentError` if it is not text.
     """
     name, mark, guessed = _named(data)
     if guessed and (holed := _with_holes(data)) is not None:
@@ -62,7 +62,7 @@ def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def with_replacements(text: str) -> tuple[str, ...]:
-    """A sentence on the characters of a text that stand for what could not be read."""
+    """Return a warning about the replacement characters of a text, if there are any."""
     if not (count := text.count("\ufffd")):
         return ()
     which = "1 character could" if count == 1 else f"{count:,} characters could"
@@ -70,7 +70,7 @@ def with_replacements(text: str) -> tuple[str, ...]:
 
 
 def _named(data: bytes) -> tuple[str | None, bytes, bool]:
-    """The encoding that marks, escapes or zeros tell; the mark; and whether it is a guess all the same."""
+    """Return the encoding shown by a byte order mark, escapes or zeros; the mark; and whether it is still a guess."""
     for mark, name in _MARKS:
         if data.startswith(mark):
             return name, mark, False
@@ -82,8 +82,8 @@ def _named(data: bytes) -> tuple[str | None, bytes, bool]:
 
 
 def _without_mark(data: bytes) -> str | None:
-    """UTF-16 or UTF-32 that has no mark: the zeros of its ASCII characters stand in the same places."""
-    # A few zeros in a text of one byte a letter. Russian in UTF-16 is ASCII too, but half of it are control characters.
+    """Detect UTF-16 or UTF-32 without a mark: the zeros of its ASCII characters are in the same positions."""
+    # A few zeros in a text with one byte per letter. Russian in UTF-16 is ASCII too, but half of it control characters.
     if data.isascii() and 4 * data.count(0) < len(data) and not _CONTROLS.search(data):
         return None
     zeros = [data[place::4].count(0) for place in range(4)]
@@ -107,7 +107,7 @@ def _without_mark(data: bytes) -> str | None:
 
 
 def _with_holes(data: bytes) -> str | None:
-    """The text of UTF-8 with zeros in it, U+FFFD in their place; ``None`` where it is none, or has too many."""
+    """Decode UTF-8 with zeros, which become U+FFFD; ``None`` if it is not UTF-8, or has too many."""
     if not 0 < data.count(0) <= _FEW_ZEROS * len(data) or _CONTROLS.search(data):
         return None
     try:
@@ -117,7 +117,7 @@ def _with_holes(data: bytes) -> str | None:
 
 
 def _unmarked(data: bytes) -> tuple[str, str, bool]:
-    """The text of bytes that are not all UTF-8, its encoding, and whether that is a guess."""
+    """Return the text of bytes that are not all UTF-8, its encoding, and whether that is a guess."""
     text = data.decode("utf-8", errors="replace")
     faults = text.count("\ufffd")
     others = len(text) - len(text.encode("ascii", errors="ignore")) - faults
@@ -136,7 +136,7 @@ def _unmarked(data: bytes) -> tuple[str, str, bool]:
 
 
 def _samples(data: bytes) -> Iterator[bytes]:
-    """Places of the whole text that are not ASCII, cut at white space."""
+    """Yield the non-ASCII passages of the whole text, cut at white space."""
     if len(data) <= _SEEN:
         yield data
         return
@@ -149,9 +149,9 @@ def _samples(data: bytes) -> Iterator[bytes]:
 
 
 def _likelier(seen: bytes, found: list[tuple[str, float]]) -> str:
-    """Windows-1252, by far the likeliest for a text of mostly ASCII, or what was found if it is clearly better.
+    """Return Windows-1252, by far the likeliest for mostly ASCII text, or what was found if it is clearly better.
 
-    ``found``: the encodings that chardet thinks of, likeliest first.
+    ``found``: the encodings that chardet suggests, likeliest first.
     """
     western = seen.decode("cp1252", errors="replace")
     found = [each for each in found if not _mixes_scripts(seen, each[0])]
@@ -168,14 +168,14 @@ def _likelier(seen: bytes, found: list[tuple[str, float]]) -> str:
 
 
 def _mixes_scripts(seen: bytes, name: str) -> bool:
-    """Whether words of the text would be of two scripts in this encoding, as Italian ones are in Cyrillic ones."""
+    """Return whether words of the text would mix two scripts in this encoding, as Italian does in Cyrillic ones."""
     text = seen.decode(name, errors="replace")
     words = [word for word in _WORDS.findall(text) if not word.isascii()]
     return sum(bool(_MIXED.search(word)) for word in words) > _MOST_MIXED * len(words)
 
 
 def _likely_western(text: str) -> tuple[float, int]:
-    """Which share of the characters beyond ASCII stand where Western texts have them, and how many words have any."""
+    """Return the share of non-ASCII characters in positions typical of Western texts, and how many words have any."""
     total = misplaced = words = 0
     end = 0
     for word in _WORDS.finditer(text):
@@ -184,7 +184,7 @@ def _likely_western(text: str) -> tuple[float, int]:
         if others:
             words += 1
             total += others
-            # Western words are mostly ASCII letters, and have no capital behind a small letter.
+            # Western words are mostly ASCII letters, and have no capital after a lower-case letter.
             strange = re.search(r"[^\x00-\x7f]{3}", letters) or (others > 1 and 2 * others > len(letters) + 1)
             misplaced += others if strange or re.search(r"[a-z][À-ÖØ-ÞŠŽŒŸ]", letters) else 0
         gap = text[end : word.start()]

@@ -13,7 +13,7 @@ _ACCENTS = {"\u0302": "hat", "\u0303": "tilde", "\u0304": "bar", "\u0305": "over
 
 
 def latex(element: Any) -> str:  # noqa: PLR0911, PLR0912 - a case for each element
-    """An element of an equation and all below it."""
+    """Convert an element of an equation and everything below it."""
     match name_of(element):
         case "t":
             return element.text or ""
@@ -78,7 +78,7 @@ def _parts(element: Any, name: str) -> Iterator[Any]:
 
 
 def _property(element: Any, name: str, otherwise: str) -> str:
-    """The value of a property, which may be nothing; ``otherwise`` where it is not given."""
+    """Return the value of a property, which can be empty; ``otherwise`` if it is missing."""
     for properties in element.iterchildren("*"):
         if name_of(properties) == f"{name_of(element)}Pr":
             for each in _parts(properties, name):

@@ -1,4 +1,4 @@
-"""The files of a folder or of a pattern, and what of it is no file that can be read."""
+"""Find the files of a folder or a pattern, and report what cannot be read as a file."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LINK_OUT = "it is a link out of the folder, which is not followed; name the fil
 
 
 def located(name: Path | str) -> Path:
-    """The path of a name, with ``~`` filled in. Raises `DocumentError` for a name that no file can have."""
+    """Return the path of a name, with ``~`` expanded. Raises `DocumentError` for an impossible file name."""
     try:
         path = Path(name).expanduser()
         os.fsencode(path)
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            path.lstat()  # raises for a name that the system cannot take, such as too long a one
+            path.lstat()  # raises for a name that the system rejects, such as one that is too long
     except (OSError, ValueError, RuntimeError) as error:
         said = getattr(error, "strerror", None) or str(error)
         shown = str(name) if len(str(name)) <= 200 else str(name)[:200] + "…"
@@ -35,7 +35,7 @@ def located(name: Path | str) -> Path:
 
 
 def kind_of(mode: int) -> str:
-    """What kind of thing this is, if it is no file: ``a pipe``."""
+    """Return what this is if not a file, such as ``a pipe``."""
     kinds = (
         (stat.S_ISREG, ""),
         (stat.S_ISDIR, "a folder"),
@@ -47,9 +47,9 @@ def kind_of(mode: int) -> str:
 
 
 def found(path: Path, allowance: ReadingTime, leave: Leave) -> Iterator[Path]:
-    """The documents of a folder, or the files that a pattern such as ``notes/**/*.md`` names, in order.
+    """Yield the documents of a folder, or the files that match a pattern such as ``notes/**/*.md``, in order.
 
-    ``leave`` takes each path that is left out, and why.
+    ``leave`` receives each path that is left out, and why.
     """
     if path.is_dir():
         yield from _Finding(path, allowance, leave).below()
@@ -63,10 +63,10 @@ class _Finding:
     """Looks for files below one folder.
 
     Args:
-        base: the folder that was named, or that stands before the first ``*`` of a pattern.
-        allowance: how long it may take, and whether to go where links lead to, each folder once. Else only links to
-            files below ``base`` are followed.
-        leave: takes what is left out.
+        base: the given folder, or the one before the first ``*`` of a pattern.
+        allowance: how long it may take, and whether to follow links, each folder once. Otherwise only links to files
+            below ``base`` are followed.
+        leave: receives what is left out.
     """
 
     def __init__(self, base: Path, allowance: ReadingTime, leave: Leave) -> None:
@@ -78,7 +78,7 @@ class _Finding:
         self._seen: set[str] = {self._real}
 
     def below(self) -> Iterator[Path]:
-        """The documents of the folder at any depth, folder by folder; hidden ones are passed over."""
+        """Yield the documents of the folder at any depth, folder by folder; hidden ones are skipped."""
         for folder in self._folders(self._base):
             for name in self._names(folder):
                 file = folder / name
@@ -87,7 +87,7 @@ class _Finding:
                     yield file
 
     def _folders(self, folder: Path) -> Iterator[Path]:
-        """A folder and those below it, in order."""
+        """Yield a folder and those below it, in order."""
         waiting = [folder]
         while waiting:
             self._check()
@@ -97,7 +97,7 @@ class _Finding:
             waiting += reversed([inner for name in names if self._is_folder(inner := here / name)])
 
     def matching(self, folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
-        """The files below a folder that the rest of a pattern names."""
+        """Yield the files below a folder that match the rest of a pattern."""
         self._check()
         first, rest = parts[0], parts[1:]
         if first == "**":
@@ -124,7 +124,7 @@ class _Finding:
             return []
 
     def _is_folder(self, path: Path) -> bool:
-        """Whether to go into this; a link is told where links are not followed."""
+        """Return whether to descend into this; report a link if links are not followed."""
         try:
             if not path.is_dir():
                 return False
@@ -142,7 +142,7 @@ class _Finding:
         return True
 
     def _is_file(self, path: Path) -> bool:
-        """Whether this can be read as a file; what cannot is told."""
+        """Return whether this can be read as a file; report it if not."""
         try:
             mode = path.stat().st_mode
             if stat.S_ISDIR(mode):

@@ -1,4 +1,4 @@
-"""The format of a file, by its ending."""
+"""The format of a file, by its extension."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT = frozenset(
     .rs .swift .rb .php .pl .pm .lua .r .jl .hs .ml .mli .clj .ex .exs .erl .dart .sh .bash .zsh .fish .ps1 .bat
     .sql .graphql .proto .css .scss .less .vue .svelte .cmake .make .mk .gradle .dockerfile .tf .nix .asm .s
     .f90 .m .mm .v .vhd
-    """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
+    """.split()  # noqa: SIM905 - a list with one word per line is no easier to read
 )
 _NAMES = frozenset(
     {"license", "licence", "copying", "readme", "makefile", "dockerfile", "changelog", "authors", "notice"}
@@ -33,7 +33,7 @@ _WITHOUT_READER = frozenset(
 
 
 def seen_in(data: bytes) -> Format | None:
-    """The format that a file begins with, whatever it is called: of PDF and Word files; ``None`` for others."""
+    """Return the format by content, whatever the file name: PDF or Word; ``None`` for others."""
     if data[:1024].lstrip(b"\xef\xbb\xbf\0\t\r\n ").startswith(b"%PDF-"):
         return "pdf"
     if data.startswith(b"PK\x03\x04") and b"word/document" in data:
@@ -42,12 +42,12 @@ def seen_in(data: bytes) -> Format | None:
 
 
 def is_document(name: str) -> bool:
-    """Whether a file of a folder is meant to be read, so that it is named if it cannot be; a picture is not."""
+    """Return whether a file in a folder should be read, and reported if it cannot be; a picture should not."""
     return _ending(name) in _WITHOUT_READER or format_of(name) is not None
 
 
 def format_of(name: str) -> Format | None:
-    """The format of a file with this name; ``None`` if it does not tell."""
+    """Return the format of a file with this name; ``None`` if the name does not show it."""
     ending = _ending(name)
     if ending in _PARSED:
         return _PARSED[ending]

@@ -1,4 +1,4 @@
-"""HTML pages, parsed by lexbor as browsers parse them: the text that is seen, with headings, lists and tables."""
+"""HTML pages, parsed by lexbor as browsers do: the visible text with headings, lists and tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNSEEN = frozenset(
     """
     area audio canvas datalist dialog frameset head iframe link meta noscript object param rp script source style
     template title track video
-    """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
+    """.split()  # noqa: SIM905 - a list with one word per line is no easier to read
 )
 _BLOCKS = frozenset(
     """
@@ -46,7 +46,7 @@ _CLOSED_AT_ONCE = re.compile(
     r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)([a-zA-Z][\w:.-]{0,50}+)"
     r"((?:\s++[^\s<>=/\"']{1,50}+\s*+(?:=\s*+(?:\"[^\"]{0,2000}+\"|'[^']{0,2000}+'))?+){0,30}+)\s*+/>"
 )
-_BROADER = {  # what browsers take for the name of a smaller encoding: encoding.spec.whatwg.org
+_BROADER = {  # what browsers use for the name of a smaller encoding: encoding.spec.whatwg.org
     **dict.fromkeys(("iso8859-1", "ascii", "latin-1"), "cp1252"),
     **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
     "shift_jis": "cp932",
@@ -57,22 +57,22 @@ _BROADER = {  # what browsers take for the name of a smaller encoding: encoding.
 }
 _LEADS_AWAY = re.compile(r"(?!#|(?!https?:|mailto:|tel:)[a-z][a-z0-9+.-]*:)", re.IGNORECASE)
 _LONGEST_TARGET = 300  # characters
-_LONG_CELL = 1_000  # characters, in a table around others: such a table lays out a page
+_LONG_CELL = 1_000  # characters, in a table around others: such a table is for layout
 _DEEPEST_FORMULA = 50
-_DEEPEST_SCRIPT = 8  # raised and lowered texts in each other
-_FEW_FAULTS = 0.01  # share of characters that an encoding may lack which a page names
+_DEEPEST_SCRIPT = 8  # nested superscripts and subscripts
+_FEW_FAULTS = 0.01  # tolerated share of characters that are invalid in the declared encoding
 
 
 def read_html(data: bytes, title: str) -> Document:
-    """The visible text of a page. Cells of a row are parted by ``|``, list items keep their numbers.
+    """Return the visible text of a page. Cells of a row are separated by ``|``, list items keep their numbers.
 
-    What is struck out stands between ``~~``, a raised number behind ``^``. Pictures are their ``alt`` text. Where links
-    lead stands behind their paragraph, so that its sentences can be quoted.
+    Strikethrough is put between ``~~``, a superscript number after ``^``. Pictures are replaced by their ``alt`` text.
+    Link targets follow their paragraph, so that its sentences can be quoted.
     """
     text, said = _decoded(data)
     try:
         page = LexborHTMLParser(_with_end_tags(_with_cdata(text)))
-    except SelectolaxError as error:  # any text is a page of HTML: only its nodes may not fit
+    except SelectolaxError as error:  # any text is valid HTML: only its nodes may not fit
         raise MemoryError from error
     named = page.css_first("head > title")
     layout = TextLayout()
@@ -84,7 +84,7 @@ def read_html(data: bytes, title: str) -> Document:
 
 
 def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """The text: UTF-8 where it is that, else in the encoding that the page names, else in a likely one."""
+    """Decode a page: UTF-8 if valid, or else the declared encoding, or else a likely one."""
     if b"\0" not in data:
         try:
             text = data.decode("utf-8-sig")
@@ -98,12 +98,12 @@ def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
                 if text.count("\ufffd") < _FEW_FAULTS * len(text):
                     return text, with_replacements(text)
             except (LookupError, UnicodeDecodeError):
-                pass  # a page may claim an encoding that it does not have
+                pass  # a page can declare a wrong encoding
     return decoded(data)
 
 
 def _with_cdata(text: str) -> str:
-    """The text with its CDATA sections, which only XML has, written as HTML."""
+    """Rewrite CDATA sections, which only XML has, as HTML."""
     parts: list[str] = []
     position = 0
     while (start := text.find("<![CDATA[", position)) >= 0 and (end := text.find("]]>", start)) >= 0:
@@ -113,17 +113,17 @@ def _with_cdata(text: str) -> str:
 
 
 def _with_end_tags(text: str) -> str:
-    """The text, if it is XHTML, with an end tag behind each ``<title/>``: HTML would take all that follows for a title.
+    """Add an end tag after each ``<title/>`` of XHTML, since HTML would treat everything after it as a title.
 
-    Of an element that is always empty, such as ``<br/>``, HTML knows it.
+    HTML handles elements that are always empty, such as ``<br/>``.
     """
     return _CLOSED_AT_ONCE.sub(r"<\1\2></\1>", text) if _XHTML.match(text) else text
 
 
 def _walk(root: LexborNode, enters: Callable[[LexborNode], bool]) -> Iterator[LexborNode]:
-    """Each node that is left, in reading order; ``enters`` sees it first, and says whether its children count.
+    """Yield each node on leaving it, in reading order; ``enters`` sees it first, and returns whether to descend.
 
-    Without recursion: pages may be nested as deep as they like.
+    Without recursion: pages can be nested to any depth.
     """
     stack = [(root, False)]
     while stack:
@@ -140,7 +140,7 @@ def _walk(root: LexborNode, enters: Callable[[LexborNode], bool]) -> Iterator[Le
 
 @dataclass(slots=True)
 class _Measured:
-    """What tells whether a table lays out a page."""
+    """What shows whether a table is for layout."""
 
     lays_out: bool
     holds_table: bool = False
@@ -151,9 +151,9 @@ class _Measured:
 
 
 def _laying_out(root: LexborNode) -> set[int]:
-    """The tables that only place things on the page.
+    """Return the tables that are only for layout.
 
-    They say so, or have headings, one column, or long texts around further tables.
+    They are marked as such, or have headings, one column, or long texts around further tables.
     """
     found: set[int] = set()
     tables: list[_Measured] = []
@@ -196,7 +196,7 @@ def _laying_out(root: LexborNode) -> set[int]:
 
 @dataclass(slots=True)
 class _List:
-    """A list, and the number of its next item; ``None`` where it has none."""
+    """A list, and the number of its next item; ``None`` if it has none."""
 
     number: int | None
     form: str = "1"
@@ -205,7 +205,7 @@ class _List:
 
 @dataclass(slots=True)
 class _Place:
-    """Where text is put: the page, or a cell, which is one line."""
+    """The target of text: the page, or a cell, which is one line."""
 
     layout: TextLayout | None
     blocks: list[str] = field(default_factory=list)
@@ -214,13 +214,13 @@ class _Place:
     label: str = ""
     level: int = 0
     scripts: list[int | None] = field(default_factory=list)
-    """Where each raised or lowered text begins in the line; ``None`` for one within too many others."""
+    """Where each superscript or subscript begins in the line; ``None`` if it is nested too deeply."""
     links: list[tuple[int, str]] = field(default_factory=list)
-    """Where each open link begins in the line, and where it leads."""
+    """Where each open link begins in the line, and its target."""
     targets: list[str] = field(default_factory=list)
-    """Where the links in the line lead."""
+    """The targets of the links in the line."""
     joins: str = ""
-    """The last character of a raised, lowered or struck text, before one that would run into it."""
+    """The last character of a superscript, subscript or struck text, before one that would merge with it."""
 
     def add(self, text: str, end: str, level: int, heading: str) -> None:
         if self.layout is None:
@@ -235,7 +235,7 @@ class _Flow:
     def __init__(self, layout: TextLayout, laying_out: set[int]) -> None:
         self._laying_out = laying_out
         self._places = [_Place(layout)]
-        self._tables: list[list[list[Cell]] | None] = []  # the rows of each open table; none of one that lays out
+        self._tables: list[list[list[Cell]] | None] = []  # the rows of each open table; none for a layout table
         self._told: set[str] = set()  # targets of links
         self._preformatted = 0
         self._struck = 0
@@ -345,7 +345,7 @@ class _Flow:
         place.line.clear()
         place.scripts.clear()
         place.joins = ""
-        for link in place.links:  # that go on in the next line
+        for link in place.links:  # that continue in the next line
             self._leads_to(link[1], text)
         place.links = [(0, "") for _ in place.links]
         if text.strip():
@@ -360,7 +360,7 @@ class _Flow:
             place.add(text, end, level, heading)
 
     def _end_script(self, *, raised: bool) -> None:
-        """Mark a raised or lowered text where it would be taken for a part of what stands before it."""
+        """Mark a superscript or subscript that would otherwise merge with the preceding text."""
         place = self._place
         if not place.scripts:  # a block ended the line
             return
@@ -382,7 +382,7 @@ class _Flow:
             self._leads_to(target, "".join(place.line[begin:]))
 
     def _leads_to(self, target: str, said: str) -> None:
-        """Have a link's target behind the line with the link, where it was not told and the link does not show it."""
+        """Put a link's target after its line, unless it was already shown or is the text of the link."""
         target = "".join(target.split())
         shown = re.sub(r"^(?:mailto|tel|https?):/*|/$", "", target)
         if not said.strip() or not shown or shown in said or target in self._told or len(target) > _LONGEST_TARGET:
@@ -419,7 +419,7 @@ def _is_seen(node: LexborNode) -> bool:
 
 
 def _shown_instead(node: LexborNode) -> str | None:
-    """What is shown in place of an element; ``None`` where that is what it holds."""
+    """Return what is shown instead of an element; ``None`` if that is its content."""
     match node.tag:
         case "img":
             alt = " ".join((node.attributes.get("alt") or "").split())
@@ -453,12 +453,12 @@ def _number(value: str | None, otherwise: int) -> int:
 
 
 def _numeral(number: int, form: str) -> str:
-    """A number as a list writes it: ``1``, or by letters (``a``, ``A``) or Roman (``i``, ``I``)."""
+    """Format a list number: ``1``, or as letters (``a``, ``A``) or Roman numerals (``i``, ``I``)."""
     return numeral(number, {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}.get(form, ""))
 
 
 def _entered(attributes: dict[str, str | None]) -> str:
-    """What a reader sees of a field of a form."""
+    """Return what a reader sees of a form field."""
     match (attributes.get("type") or "text").lower():
         case "hidden" | "password" | "image" | "file":
             return ""
@@ -469,7 +469,7 @@ def _entered(attributes: dict[str, str | None]) -> str:
 
 
 def _chosen(select: LexborNode) -> str:
-    """The options that are selected; the first one where none is and one is shown."""
+    """Return the selected options; the first one if none is and one is shown."""
     options = [node for node in select.css("option") if "hidden" not in node.attributes]
     chosen = [node for node in options if "selected" in node.attributes]
     if not chosen and "multiple" not in select.attributes and "size" not in select.attributes:
@@ -478,7 +478,7 @@ def _chosen(select: LexborNode) -> str:
 
 
 def _formula(math: LexborNode) -> str:
-    """MathML as TeX where it has that, else its signs, with ``^``, ``_`` and ``/``."""
+    """Return MathML as TeX if it contains that, or else its characters with ``^``, ``_`` and ``/``."""
     source = math.css_first("annotation[encoding='application/x-tex']")
     return f"${' '.join(source.text().split())}$" if source is not None else _signs(math, 0)
 

@@ -1,4 +1,4 @@
-"""A text that is put together block by block, with exact offsets of its headings; the rows of its tables."""
+"""A text assembled block by block, with exact offsets of its headings, and the rows of its tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stretto.values.errors import DocumentError
 
 MOST_CHARACTERS = 200_000_000
 _MOST_COLUMNS = 200
-_REPEATED = 100  # characters of a cell that is written in each of the places which it spans
+_REPEATED = 100  # characters of a cell that is repeated in all rows and columns it spans
 
 
 _ORDINALS = frozenset({"st", "nd", "rd", "th", "er", "re", "e", "ère", "ème", "o", "a", "os", "as"})
@@ -40,9 +40,9 @@ class TextLayout:
         self._gap = True  # the text ends with an empty line, or is empty
 
     def add(self, text: str, *, end: str = "\n\n", level: int = 0, heading: str = "") -> None:
-        """A block; with a level it is a heading, called ``heading`` or as its text.
+        """Add a block; with a level it is a heading, named ``heading`` or by its text.
 
-        Raises `DocumentError` where the whole gets too long.
+        Raises `DocumentError` if the whole gets too long.
         """
         if not text.strip():
             return
@@ -52,13 +52,13 @@ class TextLayout:
         self._gap = end.endswith("\n\n")
 
     def gap(self) -> None:
-        """An empty line, where there is none."""
+        """Add an empty line, unless there is one."""
         if not self._gap:
             self._put("\n")
             self._gap = True
 
     def table(self, rows: Sequence[Sequence[Cell]]) -> None:
-        """A line for each row, with ``|`` between its cells."""
+        """Add a line for each row, with ``|`` between its cells."""
         self.gap()
         for row in rows_of(rows):
             self.add(row, end="\n")
@@ -75,12 +75,12 @@ class TextLayout:
 
 
 def rows_of(rows: Sequence[Sequence[Cell]], between: str = " | ") -> Iterator[str]:
-    """The rows of a table, each cell in its column.
+    """Yield the rows of a table, each cell in its column.
 
-    A short cell is repeated in the rows and columns that it spans, a long one leaves them empty. A cell that is alone
-    in its row stands there once.
+    A short cell is repeated in the rows and columns it spans, a long one leaves them empty. The only cell of a row is
+    written once.
     """
-    below: dict[int, tuple[int, str]] = {}  # by column: how many further rows a cell of a row above takes, and its text
+    below: dict[int, tuple[int, str]] = {}  # by column: how many more rows a cell from above spans, and its text
     for row in rows:
         said: list[str] = []
 
@@ -105,7 +105,7 @@ def rows_of(rows: Sequence[Sequence[Cell]], between: str = " | ") -> Iterator[st
 
 
 def numeral(number: int, form: str) -> str:
-    """A number as lists write it: ``lowerLetter``, ``upperLetter``, ``lowerRoman``, ``upperRoman`` or in figures."""
+    """Format a list number: ``lowerLetter``, ``upperLetter``, ``lowerRoman``, ``upperRoman`` or in figures."""
     if form in {"lowerLetter", "upperLetter"} and 1 <= number <= _LAST_LETTER:
         letters = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
     elif form in {"lowerRoman", "upperRoman"} and 1 <= number < _LAST_ROMAN:
@@ -119,7 +119,7 @@ def numeral(number: int, form: str) -> str:
 
 
 def before_script(before: str, said: str, *, raised: bool) -> str:
-    """The mark before a raised or lowered text that would be taken for a part of what stands before it.
+    """Return the mark before a superscript or subscript that would otherwise merge with the preceding text.
 
     >>> before_script("0", "6", raised=True), before_script("H", "2", raised=False)
     ('^', '')

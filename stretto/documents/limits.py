@@ -1,4 +1,4 @@
-"""How much reading may cost: bounds for each file, and the deadline and the cancelling of all of them together."""
+"""Limits on reading: bounds for each file, and deadline and cancellation for all of them together."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from dataclasses import dataclass
 
 from stretto.values.errors import DeadlineExceededError, DocumentError, StrettoError
 
-_START_S = 60.0  # for the start of a process, which is not counted among the time of its file
+_START_S = 60.0  # for the start of a process, which does not count towards the time of its file
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """Bounds of reading. Settings of the same names set them.
+    """Limits on reading, set by the settings of the same names.
 
     Attributes:
         reading_s: seconds that one file may take.
-        reading_memory_mb: megabytes of memory that parsing one PDF, DOCX or HTML file may take; Windows has no bound.
-        follow_links: read what links lead to outside of the folder that was named, and linked folders.
+        reading_memory_mb: megabytes of memory that parsing one PDF, DOCX or HTML file may take; not enforced on
+            Windows.
+        follow_links: follow links that lead out of the given folder, and linked folders.
     """
 
     reading_s: float = 120.0
@@ -29,7 +30,7 @@ class ReadingLimits:
 
 
 class ReadingTime:
-    """What is left of the time for one reading. One thread reads; any thread may cancel.
+    """The time left for reading. One thread reads; any thread can cancel.
 
     Attributes:
         limits: for each file.
@@ -47,7 +48,7 @@ class ReadingTime:
 
     @contextmanager
     def one_file(self) -> Iterator[None]:
-        """The time of one file begins."""
+        """Start the time of one file."""
         self._file_until = time.monotonic() + self.limits.reading_s
         try:
             yield
@@ -56,7 +57,7 @@ class ReadingTime:
 
     @contextmanager
     def ended_by(self, end: Callable[[], None]) -> Iterator[None]:
-        """Call ``end`` from another thread when the time is over or the reading is cancelled."""
+        """Call ``end`` from another thread when the time is up or the reading is cancelled."""
         timer = threading.Timer(max(0.0, self.left_s()), end)
         timer.daemon = True
         with self._lock:
@@ -73,12 +74,12 @@ class ReadingTime:
                 self._on_cancel = None
 
     def left_s(self) -> float:
-        """Seconds that are left for what is being read."""
+        """Return the seconds left for what is being read."""
         ends = [each for each in (self._until, self._file_until) if each is not None]
         return min(ends) - time.monotonic() if ends else max(_START_S, self.limits.reading_s)
 
     def check(self) -> None:
-        """Raise the error of a time that is over: `DocumentError` for one file, `DeadlineExceededError` for all."""
+        """Raise the error if time is up: `DocumentError` for one file, `DeadlineExceededError` for all."""
         if self._cancelled:
             raise StrettoError("The reading of documents was cancelled.")
         now = time.monotonic()
@@ -90,7 +91,7 @@ class ReadingTime:
             )
 
     def passed(self) -> DeadlineExceededError:
-        """The error of a deadline that has passed."""
+        """Return the error for a deadline that has passed."""
         return DeadlineExceededError(
             f"The deadline passed after {self.deadline_s:g} s, while documents were being read. "
             "Allow more with deadline_s, or name fewer documents."

@@ -1,4 +1,4 @@
-"""The numbers of a Word file's lists and headings, which stand nowhere in its text."""
+"""The numbers of a Word file's lists and headings, which are not part of its text."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _LEVELS = 9
 
 @dataclass(slots=True)
 class _Level:
-    """How a level counts and what it writes: ``%1`` is the number of the first level."""
+    """How a level counts, and its label: ``%1`` is the number of the first level."""
 
     start: int = 1
     form: str = "decimal"
     text: str = ""
     in_figures: bool = False
     style: str = ""
-    restarts: int | None = None  # behind which level; 0 for never, none for any above
+    restarts: int | None = None  # after which level; 0 for never, ``None`` for any above
 
 
 @dataclass(slots=True)
 class _Definition:
     levels: dict[int, _Level] = field(default_factory=dict)
-    style: str = ""  # in which another definition is found
+    style: str = ""  # that refers to another definition
     counted: dict[int, int] = field(default_factory=dict)
 
 
@@ -42,11 +42,11 @@ class _Instance:
 
 
 class ListNumbers:
-    """Counts the paragraphs of lists in the order in which they are asked for.
+    """Counts the paragraphs of lists in the order of the calls.
 
     Args:
         numbering: the part of the file that defines lists.
-        of_style: the number of the list that a style refers to.
+        of_style: returns the number of the list that a style refers to.
     """
 
     def __init__(self, numbering: Any, of_style: Callable[[str], str]) -> None:
@@ -61,12 +61,12 @@ class ListNumbers:
                     self._instances[attribute_of(element, "numId")] = self._instance(element)
 
     def level_of_style(self, number: str, style: str) -> int:
-        """The level of a list that paragraphs of a style have."""
+        """Return the list level of paragraphs with a style."""
         found = self._found(number)
         return next((at for at, level in found[1].levels.items() if level.style == style), 0) if found else 0
 
     def label(self, number: str, level: int) -> str:
-        """What stands before the next paragraph of this list: ``1.2`` or ``-``; nothing where the list has none."""
+        """Return the label of the next paragraph of this list: ``1.2`` or ``-``; empty if the list has none."""
         found = self._found(number)
         if found is None or not 0 <= level < _LEVELS:
             return ""
@@ -76,7 +76,7 @@ class ListNumbers:
         if here is None:
             return ""
         for above in range(level):
-            counted.setdefault(above, levels.get(above, _Level()).start)  # a level that was skipped counts as begun
+            counted.setdefault(above, levels.get(above, _Level()).start)  # a skipped level counts as begun
         if level in instance.starts and level not in instance.begun:
             counted[level] = instance.starts[level]
         else:

@@ -1,4 +1,4 @@
-"""Jupyter notebooks: their cells as Markdown, with what the code printed and without its pictures."""
+"""Jupyter notebooks: their cells as Markdown, with printed output but without pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read_notebook(data: bytes, title: str) -> Document:
-    """The cells of a notebook; a file that is none is read as a text. Raises `DocumentError` for binary data."""
+    """Return the cells of a notebook; any other file is read as text. Raises `DocumentError` for binary data."""
     text, said = decoded(data)
     try:
         notebook = json.loads(text)

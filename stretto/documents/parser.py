@@ -1,7 +1,7 @@
-"""Parses files in a separate process: parsers of other people's files may need any time and any memory.
+"""Parse files in a separate process, since parsing untrusted files can take any amount of time and memory.
 
-A thread inside a parser cannot be ended, and neither can its memory be bounded; a process can. It is started for the
-first file that needs it, reads one file after the other, and ends with the reading.
+A thread inside a parser cannot be stopped, nor its memory limited; a process can. It is started for the first file that
+needs it, reads one file after the other, and ends with the reading.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from stretto.
 
 
 class Parser:
-    """Makes documents of bytes. To be closed; a process that has ended is started anew."""
+    """Makes documents from bytes. Must be closed; a process that has ended is restarted."""
 
     def __init__(self, allowance: ReadingTime) -> None:
         self._allowance = allowance
@@ -45,7 +45,7 @@ class Parser:
         self.close()
 
     def start(self, form: Format) -> None:
-        """Be ready for files of a format. Raises `DocumentError`, `ImportError`, or what `ReadingTime.check` raises."""
+        """Prepare for files of a format. Raises `DocumentError`, `ImportError`, or what `ReadingTime.check` raises."""
         package = _PACKAGES.get(form)
         if package is not None and find_spec(package) is None:
             raise ImportError(name=package)
@@ -58,7 +58,7 @@ class Parser:
             self._ready.add(form)
 
     def parse(self, data: bytes, title: str, form: Format) -> Document:
-        """The document of a file. Raises `DocumentError`, or what `ReadingTime.check` raises."""
+        """Return the document of a file. Raises `DocumentError`, or what `ReadingTime.check` raises."""
         limits = self._allowance.limits
         bounds = {"cpu_s": limits.reading_s, "memory": limits.reading_memory_mb * 2**20}
         kind, said = self._asked({"form": form, "title": title, "bytes": len(data), **bounds}, data)
@@ -75,7 +75,7 @@ class Parser:
         )
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, whatever it is doing."""
         process, self._process = self._process, None
         self._ready.clear()
         if process is not None:
@@ -83,11 +83,11 @@ class Parser:
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    with suppress(OSError):  # what a broken pipe still holds cannot be written
+                    with suppress(OSError):  # what a broken pipe has buffered cannot be written
                         pipe.close()
 
     def _asked(self, asked: Mapping[str, Any], data: bytes = b"") -> tuple[str, bytes]:
-        """What the process answers, of which kind; an empty one if it ended."""
+        """Return the kind and content of the process's reply; an empty kind if it has ended."""
         process = self._running()
         with suppress(OSError, ValueError), self._allowance.ended_by(process.kill):
             sent, answered = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)

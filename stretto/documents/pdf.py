@@ -1,4 +1,4 @@
-"""PDF files, by PDFium: the text of each page, what was filled into its forms, its notes; the outline as headings."""
+"""PDF files, read with PDFium: the text of each page, form values and notes, and the outline as headings."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _MOST_NAMED = 20  # pages in a warning
 _MOST_ENTRIES = 50_000  # of an outline
 _MOST_MARKS = 10_000  # fields and notes of a page
 _DEEPEST = 8  # levels of an outline
-_FEW = 200  # characters on a page that is a picture otherwise: a stamp, a number
+_FEW = 200  # characters on a page that is otherwise a picture: a stamp, a number
 _MOST_OF_IT = 0.5  # of the area of a page
 _HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
-_PASSWORD = 1 << 13  # a flag of a field of text
+_PASSWORD = 1 << 13  # a flag of a text field
 _TICKED = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
 _CHOSEN = (pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX)
-_NEAR = 3.0  # points by which a label may reach into its field
-_FAR = 250.0  # points beyond which a text is no label
-_SMALLER, _RAISED = 0.85, 0.1  # heights of a raised number and of its foot, as shares of the height of the type
+_NEAR = 3.0  # points by which a label can overlap its field
+_FAR = 250.0  # points beyond which a text is not a label
+_SMALLER, _RAISED = 0.85, 0.1  # size and elevation of a superscript number, as shares of the type height
 _NUMBERS = re.compile(r"\d[\d,.]{0,20}[-\u2212\u2013+]?\d{1,20}")
-_BROKEN = re.compile(r"[\x02\ufffe]\s*(\S?)")  # PDFium writes such a sign for a hyphen at the end of a line
+_BROKEN = re.compile(r"[\x02\ufffe]\s*(\S?)")  # PDFium's character for a hyphen at the end of a line
 
 
 def read_pdf(data: bytes, title: str) -> Document:
-    """The text of a PDF, page by page. Values of fields stand beside their labels, notes below their page.
+    """Return the text of a PDF, page by page. Field values are next to their labels, notes below their page.
 
-    Words that were broken at the end of a line are whole, and columns stand one below the other. Pages without a text,
-    or with a stamp on a scan, are named in a warning. Raises `DocumentError` for a file that is locked, broken or
-    without text.
+    Words hyphenated at the end of a line are joined, and columns follow one another. Pages without text, or with a
+    stamp on a scan, are named in a warning. Raises `DocumentError` for a file that is encrypted, broken or without
+    text.
     """
     opened = _opened(data)
     try:
@@ -116,7 +116,7 @@ def _named(pages: list[int]) -> str:
 
 
 def _is_picture(opened: pypdfium2.PdfDocument, number: int) -> bool:
-    """Whether one picture covers most of a page, as the scan of a page does."""
+    """Return whether one picture covers most of a page, as in a scan."""
     page = opened[number]
     try:
         for at in range(min(pdfium.FPDFPage_CountObjects(page.raw), _MOST_MARKS)):
@@ -134,7 +134,7 @@ def _is_picture(opened: pypdfium2.PdfDocument, number: int) -> bool:
 
 
 def _page(opened: pypdfium2.PdfDocument, number: int) -> str:
-    """The text of a page; an empty one where none can be read."""
+    """Return the text of a page; empty if it cannot be read."""
     try:
         page = opened[number]
     except pypdfium2.PdfiumError:
@@ -158,7 +158,7 @@ def _page(opened: pypdfium2.PdfDocument, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A filled field of a form, and where it stands on the page."""
+    """A filled form field, and its position on the page."""
 
     said: str
     name: str
@@ -170,7 +170,7 @@ class _Field:
 
 
 def _marks(opened: pypdfium2.PdfDocument, page: pypdfium2.PdfPage) -> tuple[list[_Field], list[str]]:
-    """The fields of a page with their values, and the texts of its notes."""
+    """Return the fields of a page with their values, and the texts of its notes."""
     fields: list[_Field] = []
     notes: list[str] = []
     for index in range(min(pdfium.FPDFPage_GetAnnotCount(page.raw), _MOST_MARKS)):
@@ -219,9 +219,9 @@ def _field(form: Any, mark: Any) -> _Field | None:
 
 
 def _string(get: Callable[..., int]) -> str:
-    """A text that PDFium writes in UTF-16 into the room that it is given, after telling how much it needs."""
+    """Return a text that PDFium writes as UTF-16 into a buffer, after reporting the size it needs."""
     size = get(None, 0)
-    if size <= 2:  # of the end alone
+    if size <= 2:  # only the terminator
         return ""
     room = (ctypes.c_ushort * (size // 2 + 1))()
     get(room, size)
@@ -238,7 +238,7 @@ class _Sign:
 
 
 def _letters(written: pypdfium2.PdfTextPage) -> list[str]:
-    """The characters of a page, with ``^`` before a raised number that would be taken for more of the one before it."""
+    """Return the characters of a page, with ``^`` before a superscript number that would merge with the one before."""
     letters = list(written.get_text_range())
     if len(letters) != (count := pdfium.FPDFText_CountChars(written.raw)):
         letters = [chr(pdfium.FPDFText_GetUnicode(written.raw, at)) for at in range(count)]
@@ -253,24 +253,24 @@ def _letters(written: pypdfium2.PdfTextPage) -> list[str]:
             behind += 1
         following = _box(written, behind) if end < behind < len(letters) else None
         if following is not None and abs(following.bottom - number.bottom) < _RAISED * (number.top - number.bottom):
-            letters[end:behind] = [""] * (behind - end)  # PDFium takes what follows for another line
+            letters[end:behind] = [""] * (behind - end)  # PDFium treats what follows as another line
     return letters
 
 
 def _box(written: pypdfium2.PdfTextPage, at: int) -> Any:
-    """Where a character stands, from the descent of its font to the ascent."""
+    """Return the box of a character, from the descent of its font to the ascent."""
     box = pdfium.FS_RECTF()
     return box if pdfium.FPDFText_GetLooseCharBox(written.raw, at, box) else None
 
 
 def _is_raised(box: Any, base: Any) -> bool:
-    """Whether a character stands higher than another one, in smaller type."""
+    """Return whether a character is higher than another one, in smaller type."""
     height = base.top - base.bottom
     return box is not None and box.top - box.bottom < _SMALLER * height and box.bottom > base.bottom + _RAISED * height
 
 
 def _with_fields(written: Any, letters: list[str], fields: list[_Field]) -> str:
-    """The text of a page with the value of each field beside its label, or below the text under the field's name."""
+    """Return the text of a page with each field's value next to its label, or below the text with the field's name."""
     signs = []
     for index, letter in enumerate(letters):
         left, right, bottom, top = (ctypes.c_double() for _ in range(4))
@@ -296,9 +296,9 @@ def _with_fields(written: Any, letters: list[str], fields: list[_Field]) -> str:
 
 
 def _beside(field: _Field, signs: list[_Sign]) -> tuple[int | None, bool]:
-    """The sign of the text that a field stands next to, and whether it stands behind it.
+    """Return the character that a field is next to, and whether the field comes after it.
 
-    A label is left of its field on the same line; of a box to tick, left or right, whichever is nearer; else above.
+    A label is left of its field on the same line; for a checkbox, left or right, whichever is nearer; or else above.
     """
     middle = (field.bottom + field.top) / 2
     beside = [sign for sign in signs if sign.bottom <= middle + _NEAR and sign.top >= middle - _NEAR]
@@ -322,7 +322,7 @@ def _beside(field: _Field, signs: list[_Sign]) -> tuple[int | None, bool]:
 
 
 def _headings(opened: pypdfium2.PdfDocument, pages: list[int], length: int) -> Iterator[Heading]:
-    """The outline; an entry stands at the beginning of its page."""
+    """Yield the headings of the outline; an entry is at the beginning of its page."""
     found: list[tuple[int, int, str]] = []
     for entry in opened.get_toc(max_depth=_DEEPEST):
         destination = entry.get_dest()

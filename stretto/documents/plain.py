@@ -14,18 +14,18 @@ _UNDERLINED = re.compile(r"^ {0,3}(?![-=#>\s])([^\n]{1,300})\n {0,3}(=+|-{2,})[ 
 
 
 def read_text(data: bytes, title: str) -> Document:
-    """A text as it stands, in whatever encoding. Raises `DocumentError` for binary data."""
+    """Return a text unchanged, in whatever encoding. Raises `DocumentError` for binary data."""
     text, said = decoded(data)
     return Document(text=text, title=title, warnings=said)
 
 
 def read_markdown(data: bytes, title: str) -> Document:
-    """A text with Markdown's headings; the first of level 1 is its title. Pictures that stand in it are left out."""
+    """Return a text with Markdown headings; the first of level 1 is its title. Embedded pictures are left out."""
     return markdown(*decoded(data), title)
 
 
 def markdown(text: str, said: tuple[str, ...], title: str, pictures: int = 0) -> Document:
-    """A document of Markdown; ``said`` are its warnings, and ``pictures`` were left out already."""
+    """Make a document from Markdown; ``said`` are its warnings, and ``pictures`` were already left out."""
     text, found = _PICTURE.subn(r"\1...", text)
     if pictures := found + pictures:
         said += (f"{pictures:,} pictures were left out." if pictures > 1 else "a picture was left out.",)
@@ -57,7 +57,7 @@ def _headings(text: str) -> list[Heading]:
 
 
 def fences(text: str) -> list[tuple[int, int]]:
-    """Where code blocks stand, from fence to fence; one that is never closed runs to the end."""
+    """Return the spans of code blocks, including the fences; one that is never closed extends to the end."""
     spans: list[tuple[int, int]] = []
     opened: re.Match[str] | None = None
     for match in _FENCE.finditer(text):

@@ -32,10 +32,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """What was read of all that was named.
+    """The result of reading files.
 
     Attributes:
-        documents: in the order they were named; files of a folder by their names.
+        documents: in the order they were named; files of a folder by name.
         left_out: files of folders and patterns that could not be read.
     """
 
@@ -46,8 +46,8 @@ class ReadFiles:
 def read_document(path: Path | str, *, allowance: ReadingTime | None = None) -> Document:
     """Read one file: text, Markdown, HTML, PDF, DOCX or source code.
 
-    The title is the file's own where the format has one, else its name. Raises `DocumentError`, which names the file
-    and what to do, and `MissingDependencyError` where a format needs ``pip install 'stretto[documents]'``.
+    The title is the one in the file if the format has titles, or else its name. Raises `DocumentError`, which names the
+    file and the remedy, and `MissingDependencyError` if a format needs ``pip install 'stretto[documents]'``.
     """
     with _Reader(allowance or ReadingTime()) as reader:
         return reader.named(located(path))
@@ -58,9 +58,9 @@ def read_documents(
 ) -> ReadFiles:
     """Read files, folders and patterns such as ``notes/**/*.md``.
 
-    A file that is named must be readable. Of a folder or pattern, what cannot be read is left out and reported.
-    Folders are searched to any depth for the endings of documents; pictures, programs and hidden files are passed over,
-    and links that lead out of the folder are not followed unless the limits say so. Raises `DocumentError`, and
+    A file that is named must be readable. In a folder or pattern, files that cannot be read are left out and reported.
+    Folders are searched to any depth for document file types; pictures, programs and hidden files are skipped, and
+    links that lead out of the folder are not followed unless the limits say so. Raises `DocumentError`, and
     `DeadlineExceededError` when the allowance is used up.
     """
     allowance = allowance or ReadingTime()
@@ -82,16 +82,16 @@ def read_documents(
 
 
 def read_bytes(data: bytes, name: str, *, allowance: ReadingTime | None = None) -> Document:
-    """The document of bytes that came with the name of a file, which tells the format and is never opened.
+    """Make a document from bytes and a file name, which determines the format and is never opened.
 
-    Raises as `read_document` does.
+    Raises the same errors as `read_document`.
     """
     with _Reader(allowance or ReadingTime()) as reader:
         return reader.given(data, name)
 
 
 def _of_folder(path: Path, reader: _Reader, most_files: int, left_out: dict[Path, str]) -> list[Document]:
-    """The documents of a folder or a pattern; what cannot be read is added to ``left_out``."""
+    """Return the documents of a folder or a pattern; add what cannot be read to ``left_out``."""
     documents: list[Document] = []
     own: dict[Path, str] = {}
     files = found(path, reader.allowance, own.setdefault)
@@ -125,11 +125,11 @@ class _Reader:
         self._parser.close()
 
     def named(self, file: Path) -> Document:
-        """A file that was named by itself. Raises `DocumentError`, which names it too."""
+        """Read a file that was named itself. Raises `DocumentError`, which names it."""
         return self._with_name(str(file), lambda: self.read(file))
 
     def given(self, data: bytes, name: str) -> Document:
-        """Bytes with a name. Raises `DocumentError`, which names it."""
+        """Read bytes with a name. Raises `DocumentError`, which names it."""
         return self._with_name(name, lambda: self._made(data, name))
 
     def _with_name(self, name: str, read: Callable[[], Document]) -> Document:
@@ -142,7 +142,7 @@ class _Reader:
         return document
 
     def read(self, file: Path) -> Document:
-        """A file. Raises `DocumentError` with the cause alone."""
+        """Read a file. Raises `DocumentError` with only the cause."""
         self.allowance.check()
         with self.allowance.one_file():
             data = contents(file, self.allowance)
@@ -167,9 +167,9 @@ class _Reader:
         try:
             data.decode("utf-8-sig")
         except UnicodeDecodeError:
-            if form is None:  # other encodings cannot be told from pictures
+            if form is None:  # other encodings cannot be distinguished from pictures
                 raise DocumentError("it is neither UTF-8 text nor of a known format; convert it first") from None
-            return self._parsed(data, title, form)  # the encoding has to be guessed, which may take long
+            return self._parsed(data, title, form)  # the encoding has to be guessed, which can take long
         return read_markdown(data, title) if form == "markdown" else read_text(data, title)
 
     def _parsed(self, data: bytes, title: str, form: Format) -> Document:

@@ -1,4 +1,4 @@
-"""Where tables stand in a text, and what names their columns: rows of Markdown, of the readers, of consoles, of CSV."""
+"""Find tables in a text and their header rows: Markdown, the readers' own tables, console output, CSV."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ALIGNED = re.compile(r"^[ \t]*+(?:={2,}(?:[ \t]++={2,})++|-{2,}(?:[ \t]++-{2,})
 _EXPANDED = re.compile(r"-\[ RECORD \d+ \][-+]*\s*")  # of psql: a line for each column of a row
 _QUOTED = re.compile(r'"[^"]*"')
 _DELIMITERS = "\t;,"
-_FEWEST_ROWS = 3  # of a table whose cells commas, semicolons or tabs part; in prose, few lines have the same number
-_MOST_RULES = 20  # below the first one of a table, of which two are like it
+_FEWEST_ROWS = 3  # of a table with commas, semicolons or tabs between cells; in prose, few lines have the same number
+_MOST_RULES = 20  # below the first one of a table, two of which are like it
 _LONGEST_HEADER = 800  # characters
 _MOST_LINES, _LONGEST_RECORD = 50, 20_000  # of a record with line breaks between quotation marks
 
@@ -37,8 +37,8 @@ class Table:
 
     Attributes:
         start: offset of its header row.
-        end: offset behind its last row.
-        header: the row that names the columns, which is the first one, on one line.
+        end: offset after its last row.
+        header: the first row, which names the columns, on one line.
         body: offset of the first row below the header.
     """
 
@@ -50,7 +50,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row, or a rule between rows: ``text[start:end]``. ``form``: see `_form`; ``None`` where it is none."""
+    """A row, or a rule between rows: ``text[start:end]``. ``form``: see `_form`; ``None`` if it is not a row."""
 
     start: int
     end: int
@@ -63,9 +63,9 @@ class _Row:
 
 
 def tables_of(text: str) -> list[Table]:
-    """The tables of a text, in order. An empty line, or one of another form, ends a table.
+    """Return the tables of a text in order. An empty line, or one of another form, ends a table.
 
-    A row is a line; in CSV it may have line breaks between quotation marks.
+    A row is a line; in CSV it can have line breaks between quotation marks.
     """
     code = fences(text)
     drawn, aligned = list(chain.from_iterable(map(_made, _runs(text, code)))), list(_aligned(text, code))
@@ -74,13 +74,13 @@ def tables_of(text: str) -> list[Table]:
 
 
 def table_at(tables: Sequence[Table], offset: int) -> Table | None:
-    """The table with this offset in its body."""
+    """Return the table with this offset in its body."""
     place = bisect_right(tables, offset, key=lambda table: table.start) - 1
     return tables[place] if place >= 0 and tables[place].body <= offset < tables[place].end else None
 
 
 def cells_of(row: str) -> list[str]:
-    """The cells of a row whose bars or delimiters part them."""
+    """Split a row into cells at its bars or delimiters."""
     form = _form(row)
     if form is None:
         return [row.strip()]
@@ -90,7 +90,7 @@ def cells_of(row: str) -> list[str]:
 
 
 def _runs(text: str, code: Sequence[tuple[int, int]]) -> Iterator[list[_Row]]:
-    """Rows of the same form that stand below each other."""
+    """Yield runs of consecutive rows of the same form."""
     rows: list[_Row] = []
     for row in _rows(text, code):
         if rows and (row.form != rows[-1].form or row.start != rows[-1].end + 1):
@@ -102,9 +102,9 @@ def _runs(text: str, code: Sequence[tuple[int, int]]) -> Iterator[list[_Row]]:
 
 
 def _rows(text: str, code: Sequence[tuple[int, int]]) -> Iterator[_Row]:
-    """The lines of a text outside of code blocks; records of several lines as one row."""
+    """Yield the lines of a text outside code blocks; records of multiple lines as one row."""
     at = behind = 0
-    form: _Form | None = None  # of the row before
+    form: _Form | None = None  # of the previous row
     expanded = False
     for line in _LINE.finditer(text):
         start, end, said = line.start(), line.end(), line[0]
@@ -124,7 +124,7 @@ def _rows(text: str, code: Sequence[tuple[int, int]]) -> Iterator[_Row]:
 
 
 def _record(text: str, start: int, end: int) -> _Row | None:
-    """The record that begins in a line and goes on between quotation marks; ``None`` where it ends there."""
+    """Return the record that begins in a line and continues between quotation marks; ``None`` if it ends there."""
     if text.count('"', start, end) % 2 == 0:
         return None
     opened, last = True, end
@@ -144,7 +144,7 @@ def _record(text: str, start: int, end: int) -> _Row | None:
 
 
 def _next_form(text: str, end: int) -> _Form | None:
-    """The form of the row behind this offset."""
+    """Return the form of the row after this offset."""
     following = text.find("\n", end + 1, end + _LONGEST_RECORD)
     last = min(len(text), end + _LONGEST_RECORD) if following < 0 else following
     record = _record(text, end + 1, last)
@@ -152,7 +152,7 @@ def _next_form(text: str, end: int) -> _Form | None:
 
 
 def _form(row: str) -> _Form | None:
-    """What parts the cells of a row, and for delimiters how often; ``None`` for a line that is no row."""
+    """Return what separates the cells of a row, and how often for delimiters; ``None`` if it is not a row."""
     plain = _plain(row)
     if "|" in plain.strip().strip("|") or plain.count("|") >= 2 or _is_rule(plain):
         return "|", 0
@@ -161,12 +161,12 @@ def _form(row: str) -> _Form | None:
 
 
 def _plain(row: str) -> str:
-    """A row with the signs that lines are drawn with on a keyboard."""
+    """Replace box-drawing characters in a row by ASCII."""
     return row if row.isascii() else row.translate(_DRAWN)
 
 
 def _is_rule(row: str) -> bool:
-    """Whether a line draws the border between rows: ``|---|---|``, ``----+----``, ``+====+====+``, ``├────┼────┤``."""
+    """Return whether a line is a rule between rows: ``|---|---|``, ``----+----``, ``+====+====+``, ``├────┼────┤``."""
     if "--" not in row and "==" not in row and row.isascii():
         return False
     plain = _plain(row)
@@ -174,7 +174,7 @@ def _is_rule(row: str) -> bool:
 
 
 def _made(rows: list[_Row]) -> Iterator[Table]:
-    """The tables of some rows of the same form."""
+    """Yield the tables of a run of rows of the same form."""
     if len(rows) < 2 or (form := rows[0].form) is None:
         return
     if form[0] != "|":
@@ -184,7 +184,7 @@ def _made(rows: list[_Row]) -> Iterator[Table]:
     elif rows[0].is_rule:
         yield from _framed(rows)
     else:
-        # In Markdown, a rule stands below each header, also where one table follows another without an empty line.
+        # In Markdown, a rule follows each header, even if one table follows another without an empty line.
         rules = [place for place, row in enumerate(rows) if row.is_rule]
         firsts = [place - 1 for place in rules] if rules and rules[0] == 1 else [0, *(place - 1 for place in rules)]
         for first, behind in pairwise((*firsts, len(rows))):
@@ -194,13 +194,13 @@ def _made(rows: list[_Row]) -> Iterator[Table]:
 
 
 def _framed(rows: list[_Row]) -> Iterator[Table]:
-    """Tables with a rule above them: the header reaches to the next rule, or to one of ``=`` within the table."""
+    """Yield tables with a rule above: the header extends to the next rule, or to one of ``=`` within the table."""
     parts = [(is_rule, list(group)) for is_rule, group in groupby(rows, key=lambda row: row.is_rule)]
     begun = 1
     for place, (is_rule, group) in enumerate(parts):
         if place + 1 < len(parts) and not (is_rule and place > begun and len(group) > 1):
             continue
-        own = parts[begun : place + 1]  # lines and rules in turn, from the first lines on
+        own = parts[begun : place + 1]  # lines and rules alternating, from the first lines on
         begun = place + 1
         lines = [group for is_rule, group in own if not is_rule]
         inner = [group[0] for is_rule, group in own[:-1] if is_rule]
@@ -213,7 +213,7 @@ def _framed(rows: list[_Row]) -> Iterator[Table]:
 
 
 def _table(above: Sequence[_Row], below: Sequence[_Row]) -> Table:
-    """A table; the lines of a header of several are put together column by column."""
+    """Make a table; the lines of a multi-line header are joined column by column."""
     header = " ".join(above[0].said.splitlines())
     if len(above) > 1:
         columns = zip_longest(*(cells_of(row.said) for row in above if not row.is_rule), fillvalue="")
@@ -222,9 +222,9 @@ def _table(above: Sequence[_Row], below: Sequence[_Row]) -> Table:
 
 
 def _aligned(text: str, code: Sequence[tuple[int, int]]) -> Iterator[Table]:
-    """Tables whose columns blanks part, below a header and a rule for each column, as ``=====  =====``.
+    """Yield tables with columns separated by spaces, below a header and a rule for each column, as ``=====  =====``.
 
-    One of ``=`` begins with a rule and ends with another, and one of ``-`` ends at an empty line.
+    One with ``=`` begins and ends with a rule, and one with ``-`` ends at an empty line.
     """
     if _ALIGNED.search(text) is None:
         return

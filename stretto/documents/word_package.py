@@ -1,6 +1,6 @@
-"""The parts of a Word file, which of them refers to which, and what their elements say.
+"""The parts of a Word file, their relationships, and access to their elements.
 
-Elements and attributes are known by their names without namespace, so files in the Strict format read like others.
+Elements and attributes are matched by name without namespace, so files in the Strict format read like others.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lxml import etree
 from stretto.values.errors import DocumentError
 
 _MOST_UNPACKED = 256 * 2**20  # bytes of all parts together
-_HIGHEST_RATIO = 200  # of unpacked to packed bytes; text packs by less than 20
-_OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # begins files of Word before 2007, and locked ones
+_HIGHEST_RATIO = 200  # of unpacked to packed bytes; that of text is below 20
+_OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # begins files of Word before 2007, and encrypted ones
 _MOST_PARTS = 10_000
 
 
 def opened(data: bytes) -> WordPackage:
-    """The parts of these bytes. Raises `DocumentError` for what is no Word file."""
+    """Open the bytes of a Word file. Raises `DocumentError` if they are not one."""
     if data.startswith(_OLD):
         if "EncryptedPackage".encode("utf-16-le") in data:
             raise DocumentError("it is locked with a password; save it without one")
@@ -41,7 +41,7 @@ def opened(data: bytes) -> WordPackage:
 
 
 class WordPackage:
-    """The parts of a Word file, and which of them refers to which."""
+    """The parts of a Word file, and their relationships."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
@@ -56,18 +56,18 @@ class WordPackage:
             raise DocumentError("it cannot be read as a Word file: it has no part with a text")
 
     def title(self) -> str:
-        """The title among the properties, where there are any."""
+        """Return the title from the properties, if there are any."""
         core = self.part(self._core)
         found = None if core is None else next(core.iter("{*}title"), None)
         return " ".join((found.text or "").split()) if found is not None else ""
 
     def bytes_of(self, name: str) -> bytes | None:
-        """A part as it is stored; ``None`` where there is none."""
+        """Return a part as it is stored; ``None`` if it does not exist."""
         known = self._names.get(name.lower())
         return None if known is None else self._archive.read(known)
 
     def part(self, name: str) -> Any:
-        """The XML of a part; ``None`` where there is none."""
+        """Return the XML of a part; ``None`` if it does not exist."""
         if not name or (data := self.bytes_of(name)) is None:
             return None
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
@@ -77,7 +77,7 @@ class WordPackage:
         return root
 
     def related(self, name: str) -> dict[str, tuple[str, str]]:
-        """What a part refers to, by number: the kind, and the name of the part, or an address."""
+        """Return the relationships of a part by id: the kind, and the name of a part or a URL."""
         folder, _, own = name.rpartition("/")
         root = self.part(posixpath.join(folder, "_rels", f"{own}.rels"))
         found = {}
@@ -90,14 +90,14 @@ class WordPackage:
 
 
 def value_of(element: Any, name: str) -> str | None:
-    """The attribute ``val`` of a child; ``None`` without such a child."""
+    """Return the attribute ``val`` of a child; ``None`` without such a child."""
     for child in element.iterchildren(f"{{*}}{name}"):
         return attribute_of(child, "val")
     return None
 
 
 def attribute_of(element: Any, name: str) -> str:
-    """An attribute, whatever its namespace."""
+    """Return an attribute, whatever its namespace."""
     for key, value in element.attrib.items():
         if str(key).rpartition("}")[2] == name:
             return str(value)
@@ -105,10 +105,10 @@ def attribute_of(element: Any, name: str) -> str:
 
 
 def integer(value: str | None, otherwise: int) -> int:
-    """A whole number from 0 on; ``otherwise`` where the text is none."""
+    """Parse a non-negative integer; return ``otherwise`` if the text is not one."""
     return int(value) if value and re.fullmatch(r"\d{1,9}", value) else otherwise
 
 
 def name_of(element: Any) -> str:
-    """The name of an element, without its namespace."""
+    """Return the name of an element without its namespace."""
     return str(element.tag).rpartition("}")[2]

@@ -1,4 +1,4 @@
-"""The process that parses files: it takes one after the other from its standard input, until that ends."""
+"""The process that parses files, reading one after the other from standard input until that ends."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _KINDS = {"pdf": "a PDF", "docx": "a Word file", "html": "a page of HTML"}
 
 def work() -> None:
     """Read files and write documents until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     files, documents = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a parser prints is no document
+    os.dup2(2, 1)  # what a parser prints is not part of a document
     while asked := files.readline():
         given = json.loads(asked)
         read, data = _reader(given["form"]), files.read(given["bytes"])
@@ -35,8 +35,8 @@ def work() -> None:
         except DocumentError as error:
             _answer(documents, "refused", str(error).encode(errors="replace"))
         except MemoryError:
-            os._exit(1)  # there may be too little memory to say so
-        except Exception as error:  # noqa: BLE001 - a parser of other people's files may raise anything
+            os._exit(1)  # there may be too little memory to report it
+        except Exception as error:  # noqa: BLE001 - a parser of untrusted files can raise anything
             why = " ".join(str(error).split())[:200] or type(error).__name__
             said = f"it cannot be read as {_KINDS.get(given['form'], 'a text')}: {why}"
             _answer(documents, "refused", said.encode(errors="replace"))
@@ -66,12 +66,12 @@ def _answer(documents: IO[bytes], kind: str, said: bytes) -> None:
 
 
 def _bound(memory: int, cpu_s: float) -> None:
-    """Bound the memory of this process, and its time, so that it ends even if its parent was killed."""
+    """Limit the memory and CPU time of this process, so that it ends even if its parent was killed."""
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415 - Windows has none
 
-    with suppress(ValueError, OSError):  # the system may allow less, or no change
+    with suppress(ValueError, OSError):  # the system can allow less, or no change
         resource.setrlimit(resource.RLIMIT_AS, (memory, resource.getrlimit(resource.RLIMIT_AS)[1]))
     with suppress(ValueError, OSError):
         seconds = int(time.process_time() + cpu_s) + 2

@@ -13,5 +13,5 @@ from typing import Any
 
 
 def tables_in(name: str) -> dict[str, Any]:
-    """The tables of a file of this folder, most of them by language."""
+    """Return the tables of a file in this folder, most of them by language."""
     return tomllib.loads(files(__package__).joinpath(name).read_text("utf-8"))

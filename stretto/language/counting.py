@@ -1,4 +1,4 @@
-"""Counts the points that a text asks for, in any language of ``words.toml``.
+"""Count the points that a text asks for, in any language of ``words.toml``.
 
 A number counts if it is followed by a word for points ("five good tips", "пять советов", "五个建议"), or, in Japanese
 and Korean, preceded by one ("ヒントを5つ"). Native digits are read too.
@@ -14,7 +14,7 @@ from stretto.language.folding import UNSPACED, fold
 from stretto.language.words import words
 
 MOST_BETWEEN = 3  # words between a number and the word for points
-MOST_ASKED = 30  # points; a larger number is no list that is told
+MOST_ASKED = 30  # points; a larger number does not ask for a list
 LONGEST_NUMBER = 3  # digits; longer ones are years
 
 _MARKS = "\u0300-\u036f\u0900-\u0903\u093a-\u094f\u0962\u0963"  # parts of a word that \w leaves out
@@ -44,7 +44,7 @@ class Count:
 
 
 def points_counted(text: str) -> list[Count]:
-    """Every number of points in a folded text (`fold`), in arbitrary order."""
+    """Return every number of points in a folded text (`fold`), in arbitrary order."""
     known = words()
     found = []
     tokens = _tokens(text)
@@ -74,8 +74,8 @@ class Points:
 
     Attributes:
         wanted: the first number named ("15 tips", "the top 20", "十二个理由"); 0 if there is none.
-        asked: the number, 3 to 30, that the question plainly asks for; ``None`` where it names none. Ranges, lower
-            bounds, numbers for each of several things and two numbers side by side are left to the outline.
+        asked: the number, 3 to 30, that the question clearly asks for; ``None`` if it names none. Ranges, lower bounds,
+            numbers for each of multiple things and adjacent numbers are left to the outline.
     """
 
     wanted: int
@@ -83,7 +83,7 @@ class Points:
 
 
 def points_in(text: str) -> Points:
-    """The points that a text asks for. Any text is accepted."""
+    """Return the points that a text asks for. Any text is accepted."""
     text = fold(text)
     counts = points_counted(text)
     return Points(_wanted(text, counts), _asked(text, counts))
@@ -105,9 +105,9 @@ def _asked(text: str, counts: list[Count]) -> int | None:
 
 
 def numbers_in(text: str) -> Iterator[int]:
-    """The numbers of a folded text, words and figures, in their order, except words with another common meaning.
+    """Yield the numbers of a folded text, words and figures, in order, except words with another common meaning.
 
-    In a script without blanks, a number needs a counter word after it.
+    In a script without spaces, a number needs a counter word after it.
     """
     known = words()
     tokens = _tokens(text)
@@ -131,7 +131,7 @@ def _has_unspaced(text: str) -> bool:
 
 
 def _numbers_at(text: str, tokens: list[re.Match[str]], place: int) -> Iterator[tuple[Count, int]]:
-    """The numbers that begin with a token, longest first, each with the index of the next token."""
+    """Yield the numbers that begin with a token, longest first, each with the index of the next token."""
     numbers, token = words().numbers, tokens[place]
     for length in words().lengths.get(token[0], ()):
         several = tokens[place : place + length]
@@ -144,7 +144,7 @@ def _numbers_at(text: str, tokens: list[re.Match[str]], place: int) -> Iterator[
 
 
 def _points_behind(text: str, tokens: list[re.Match[str]], place: int, language: str) -> int | None:
-    """The index of the token after a number that means points, in the language of the number."""
+    """Return the index of the token after a number that means points, in the language of the number."""
     known = words()
     direct = tokens[place - 1][0] in known.homographs
     for at in range(place, min(place + 1 + (0 if direct else MOST_BETWEEN), len(tokens))):
@@ -170,7 +170,7 @@ def _by_beginning(word: str) -> frozenset[str]:
 
 
 def _is_asked(text: str, count: Count) -> bool:
-    """Whether the question asks for that many: the number follows "give me", or starts a clause."""
+    """Return whether the question asks for that many: the number follows "give me", or starts a clause."""
     if count.language == "unspaced":
         return True
     known = words()
@@ -190,7 +190,7 @@ def _is_clause_end(text: str) -> bool:
 
 
 def _asked_behind(text: str, count: Count, before: list[re.Match[str]]) -> bool:
-    """Whether, in a language with the verb last, the sentence goes on to ask for the points or ends with them."""
+    """Return whether, in a verb-final language, the sentence then asks for the points or ends with them."""
     known = words()
     noun = next(reversed(list(_TOKEN.finditer(text, count.start, count.end))))[0]
     languages = known.points.get(noun) or _by_beginning(noun)
@@ -201,7 +201,7 @@ def _asked_behind(text: str, count: Count, before: list[re.Match[str]]) -> bool:
 
 
 def number_value(number: str) -> int:
-    """The value of a number in figures, in Han characters or in Korean."""
+    """Return the value of a number in figures, in Han characters or in Korean."""
     if number.isdecimal():
         return int(number)
     if (native := words().native.get(number)) is not None:

@@ -1,4 +1,4 @@
-"""Words by which a text shows that it repeats a prompt, in all languages together, from ``echoes.toml``."""
+"""Words that show that a text repeats a prompt, in all languages together, from ``echoes.toml``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stretto.language.folding import fold
 
 @dataclass(frozen=True, slots=True)
 class PromptLeakWords:
-    """The words of ``echoes.toml``; its first lines say what each kind is."""
+    """The words of ``echoes.toml``; its first lines explain each kind."""
 
     labels: frozenset[str]
     leads: frozenset[str]
@@ -24,7 +24,7 @@ class PromptLeakWords:
 
 @cache
 def echoes() -> PromptLeakWords:
-    """The words, read once."""
+    """Return the words, read once."""
     tables = tables_in("echoes.toml").values()
 
     def words(kind: str) -> frozenset[str]:
@@ -45,12 +45,12 @@ def echoes() -> PromptLeakWords:
 
 
 def refuses(text: str) -> bool:
-    """Whether a text begins as a refusal does."""
+    """Return whether a text begins like a refusal."""
     return _head(text).startswith(echoes().refusals)
 
 
 def may_refuse(text: str) -> bool:
-    """Whether a text that goes on begins as a refusal does, or may still turn out to."""
+    """Return whether an unfinished text begins like a refusal, or could still turn out to."""
     head = _head(text)
     return refuses(text) or any(each.startswith(head) for each in echoes().refusals)
 

@@ -1,11 +1,11 @@
-"""Normalises spelling: case, digits, question marks, optional letters and marks."""
+"""Normalise spelling: case, digits, question marks, optional letters and marks."""
 
 from __future__ import annotations
 
 import re
 
 UNSPACED = "\u3040-\u30ff\u3400-\u9fff"
-"""Scripts without blanks between words (kana and Han), as a character range for patterns."""
+"""Scripts without spaces between words (kana and Han), as a character range for patterns."""
 
 _ARABIC = dict(zip("أإآٱىؤئةک", "ااااييئهك", strict=True)) | {"ؤ": "و", "ئ": "ي", "ی": "ي"}
 _ARABIC_MARKS = dict.fromkeys([chr(code) for code in range(0x64B, 0x653)] + ["\u0640", "\u0670"], "")
@@ -28,9 +28,9 @@ _ANY = re.compile("[" + "".join(_FOLDED) + "]")
 
 
 def fold(text: str) -> str:
-    """Lower case, ASCII digits and question marks; Arabic, Hindi, Russian and Turkish without optional marks.
+    """Fold to lower case, ASCII digits and question marks; drop optional marks of Arabic, Hindi, Russian and Turkish.
 
-    The result may be shorter than the text. Folding is idempotent.
+    The result can be shorter than the text. Folding is idempotent.
     """
     text = text.lower()
     return text if text.isascii() else _ANY.sub(lambda found: _FOLDED[found[0]], text)

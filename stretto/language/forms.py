@@ -14,8 +14,8 @@ from stretto.language.lists import anywhere, first_letter_first
 
 FormName = Literal["paragraphs", "bulleted", "numbered", "sections"]
 FORMS: tuple[FormName, ...] = ("paragraphs", "bulleted", "numbered", "sections")
-"""Forms of an answer in points. If a question names several, the first one here counts."""
-NEAR_BEFORE, NEAR_AFTER = 60, 40  # characters around a length in which words say that it is that of each part
+"""Forms of an answer in points. If a question names more than one, the first one here counts."""
+NEAR_BEFORE, NEAR_AFTER = 60, 40  # characters around a length in which words can say that it applies to each part
 CHARACTERS_A_WORD = 2  # of Chinese, Japanese or Korean
 
 
@@ -31,7 +31,7 @@ class Forms:
         short: asks for parts shorter than usual.
         deep: asks for parts longer than usual.
         asked: by form, what asks for it.
-        any_asked: whether one of them finds anything, faster than each: most texts ask for no form.
+        any_asked: matches if one of them does, faster than trying each: most texts ask for no form.
     """
 
     length: re.Pattern[str]
@@ -46,7 +46,7 @@ class Forms:
 
 @cache
 def forms() -> Forms:
-    """The patterns, read and compiled once."""
+    """Return the patterns, read and compiled once."""
     tables = tables_in("forms.toml")
     whole = [table for table in tables.values() if table.get("whole-words", True)]
     parts = [table for table in tables.values() if not table.get("whole-words", True)]
@@ -74,7 +74,7 @@ def forms() -> Forms:
 
 
 def form_named(text: str) -> FormName | None:
-    """The form that a folded text asks for, if it names one."""
+    """Return the form that a folded text asks for, if it names one."""
     known = forms()
     if (first := known.any_asked.search(text)) is None:
         return None
@@ -82,14 +82,14 @@ def form_named(text: str) -> FormName | None:
 
 
 def depth_wanted(text: str) -> float:
-    """Length of each part that a folded text asks for, as a multiple of the usual length."""
+    """Return the length of each part that a folded text asks for, as a multiple of the usual length."""
     if forms().deep.search(text):
         return 2.0
     return 0.5 if forms().short.search(text) else 1.0
 
 
 def words_wanted(text: str) -> int | None:
-    """The length in words that a folded text asks for, if it names one; characters are converted to words."""
+    """Return the length in words that a folded text asks for, if it names one; characters are converted."""
     for found in forms().length.finditer(text):
         number = int(found["number"])
         if found["words"] and number > 9:
@@ -100,11 +100,11 @@ def words_wanted(text: str) -> int | None:
 
 
 def is_of_each(text: str) -> bool:
-    """Whether a length that a folded text names is that of each part: "in 20 words each"."""
+    """Return whether a length that a folded text names applies to each part: "in 20 words each"."""
     spans = ((max(0, found.start() - NEAR_BEFORE), found.end() + NEAR_AFTER) for found in forms().length.finditer(text))
     return any(forms().each.search(text[start:end]) for start, end in spans)
 
 
 def _patterns(tables: Iterable[Mapping[str, Any]], *keys: str) -> list[str]:
-    """What these languages list under these keys, folded."""
+    """Return what these languages list under these keys, folded."""
     return [fold(pattern) for table in tables for key in keys for pattern in table.get(key, ())]

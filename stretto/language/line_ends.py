@@ -1,7 +1,7 @@
-"""Tells line ends that only wrap a paragraph from those that end something: an item, a heading, a row, a verse.
+"""Distinguish line ends that only wrap a paragraph from those that end an item, a heading, a row or a verse.
 
 Licences, e-mails, manuals and the text of PDF files are wrapped at a fixed width. A line of such a paragraph is full:
-the first word of the next line had no room on it.
+the first word of the next line did not fit on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stretto.language.telling import languages
 WITHOUT_BLANKS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u30ff\u3400-\u9fff\uf900-\ufaff"
 )
-"""Letters of scripts that are written without blanks between words, as a character range for patterns."""
+"""Letters of scripts that are written without spaces between words, as a character range for patterns."""
 
 _LINE = re.compile(r"[^\n]+")
 _NO_BLANK = re.compile(
@@ -24,10 +24,10 @@ _NO_BLANK = re.compile(
 )
 _BREAKS = str.maketrans(dict.fromkeys("\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
 _ALONE = re.compile(r"\r(?!\n)")
-_QUOTED = re.compile(r"[ \t]{0,3}(?:>[ \t]?)+")  # the mark before each line of an e-mail that is answered
-_NARROWEST = 30  # columns that a paragraph is wrapped at
-_NARROW = 20  # columns of a line that a small word may end: in verse, few lines so long do
-_NARROWEST_WIDE = 8  # the same of Chinese and Japanese
+_QUOTED = re.compile(r"[ \t]{0,3}(?:>[ \t]?)+")  # the mark before each quoted line of an e-mail
+_NARROWEST = 30  # fewest columns that a paragraph is wrapped at
+_NARROW = 20  # columns of a line that can end with a function word: in verse, few lines of that length do
+_NARROWEST_WIDE = 8  # the same for Chinese and Japanese
 _WIDEST = 200  # columns; a longer line is a paragraph without line ends
 _FULL = 0.8  # share of full lines from which a block is a wrapped paragraph
 _VERSE = 4  # lines of verse that all begin with a capital letter
@@ -38,11 +38,11 @@ _BEGINS = re.compile(
     r"|第[一二三四五六七八九十百\d]{1,5}[条條章节節]|```|~~~|[|│]|[-=*_]{3,}\s*$)"
 )
 _ITEM = re.compile(r"[ \t]{0,8}(?:[-*+•]|\d{1,3}[.)])[ \t]")
-_FIELD = re.compile(r"\s*[A-Z][\w-]{0,20}(?: [\w-]{1,20}){0,2}:\s")  # of a form or of the head of an e-mail
+_FIELD = re.compile(r"\s*[A-Z][\w-]{0,20}(?: [\w-]{1,20}){0,2}:\s")  # of a form or an e-mail header
 _STOPPED = re.compile(r"[.!?:;…。！？：；।؟۔][\"'”’»)\]」』）*_]*\s*$")
 _HEADING = re.compile(r"\s*(?:\d{1,2}(?:\.\d{1,2}){0,3}\.?|§|Section|Article|Chapter|Part|Annex)[ \t]+\S")
 _SENTENCE_WITHIN = re.compile(r"[^\W\d]{3}[.!?] ")
-_RUNNING = 6  # longer words in small letters, from which a numbered line is a sentence
+_RUNNING = 6  # longer lower-case words from which on a numbered line is a sentence
 _WORD = re.compile(r"\S+")
 _CODE = re.compile(r"[;{}\[\]=\\]\s*$|[\w\])][(]|\s[-+*/=!<>]?=\s|^\s*(?:#include|@|//|/\*)")
 _WIDE = re.compile(rf"[{WITHOUT_BLANKS}]")
@@ -55,9 +55,9 @@ _ROW = re.compile(r"[|\t]")
 
 
 def pieces(text: str) -> Iterator[tuple[int, str]]:
-    """The paragraphs, items, headings, rows and verses of a text: where each begins, and it as one line.
+    """Yield the paragraphs, items, headings, rows and verses of a text: the offset of each, and its text on one line.
 
-    Line ends within a piece, and marks of quoted lines behind them, are blanks, so that all offsets stay what they are.
+    Line ends within a piece, and the marks of quoted lines after them, become spaces, so all offsets stay the same.
     """
     text = _ALONE.sub("\n", text.translate(_BREAKS))
     fenced = False
@@ -82,15 +82,15 @@ def pieces(text: str) -> Iterator[tuple[int, str]]:
 
 
 def on_one_line(text: str) -> str:
-    """A text without its line ends and with single blanks, none between letters of scripts that are written without.
+    """Join the lines of a text with single spaces, or none between letters of scripts written without them.
 
-    A hyphen at a line end stays, since it may be the word's own.
+    A hyphen at a line end stays, since it may belong to the word.
     """
     return _NO_BLANK.sub("", " ".join(re.sub(r"\n[ \t]{0,3}(?:>[ \t]?)+", "\n", text).split()))
 
 
 def _joined(block: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The pieces of neighbouring lines."""
+    """Yield the pieces of a block of lines."""
     if len(block) == 1:
         yield block[0]
         return
@@ -107,7 +107,7 @@ def _joined(block: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 
 
 def _wraps(lines: Sequence[str]) -> list[bool]:
-    """For each line but the last: whether the next one goes on with it."""
+    """Return for each line but the last whether the next one continues it."""
     if _is_table(lines) or sum(bool(_CODE.search(line)) for line in lines) * 2 >= len(lines):
         return [False] * (len(lines) - 1)
     width = max((len(line.rstrip()) for line in lines if len(line) <= _WIDEST), default=0)
@@ -144,13 +144,13 @@ def _goes_on(line: str, following: str, *, fills: bool, verse: bool, first: bool
 
 
 def _is_unfinished(line: str) -> bool:
-    """Whether a line ends with a word that no sentence ends with: "signed by", "for at least the"."""
+    """Return whether a line ends with a word that no sentence ends with: "signed by", "for at least the"."""
     last = _LAST_WORD.search(line)
     return last is not None and any(last[0].rstrip() in small for small in languages().small.values())
 
 
 def _is_full(line: str, following: str, width: int) -> bool:
-    """Whether the first word of the next line had no room on this one."""
+    """Return whether the first word of the next line did not fit on this one."""
     if len(line) > _WIDEST:
         return False
     if _is_wide(line):
@@ -164,17 +164,17 @@ def _is_wide(line: str) -> bool:
 
 
 def _is_heading(line: str) -> bool:
-    """Whether a line that no mark ends reads like a heading: numbered, in capitals, or each word with one."""
+    """Return whether a line without end mark looks like a heading: numbered, in capitals or in title case."""
     if _STOPPED.search(line) or line.rstrip().endswith((",", "-", "，", "、")):
         return False
     words = [word for word in _WORD.findall(line) if len(word) > 3 and word[0].isalpha()]
-    if _HEADING.match(line):  # unless a sentence ended in it, or it runs on like one: "4. Rent. The monthly rent is"
+    if _HEADING.match(line):  # unless a sentence ends in it, or it continues like one: "4. Rent. The monthly rent is"
         return not _SENTENCE_WITHIN.search(line) and sum(word[0].islower() for word in words) < _RUNNING
     return len(words) > 1 and all(word[0].isupper() for word in words)
 
 
 def _is_table(lines: Sequence[str]) -> bool:
-    """Whether all lines have the same number of bars, tabs, or two commas or semicolons and more."""
+    """Return whether all lines have the same number of bars, tabs, or at least two commas or semicolons."""
     if all(_ROW.search(line.strip()) for line in lines):
         return True
     return any(

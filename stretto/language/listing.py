@@ -1,6 +1,6 @@
-"""Finds the list in a request: marked lines, marks inside a line, quotes, JSON, separators, lines, paragraphs.
+"""Find the list in a request: marked lines, markers inside a line, quotes, JSON, separators, lines, paragraphs.
 
-This module looks at the form only. Whether the request may be split is decided by the strategy `items`.
+This module looks at the form only. The strategy `items` decides whether the request can be split.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Listing:
 
 
 def listings(text: str) -> Iterator[Listing]:
-    """All ways to read a text as text, list, text; the clearest first."""
+    """Yield all ways to read a text as text, list, text; the clearest first."""
     for read in (_json, _marked_lines, _marked_inside, _quoted):
         if (found := read(text)) is not None:
             yield found
@@ -80,12 +80,12 @@ def listings(text: str) -> Iterator[Listing]:
 
 
 def marked(text: str) -> int:
-    """Number of lines with a list marker."""
+    """Count the lines with a list marker."""
     return sum(_MARK.match(line) is not None for line in text.split("\n"))
 
 
 def _json(text: str) -> Listing | None:
-    """An array of strings, numbers or objects; each item is the text between the quotes, or the raw JSON."""
+    """Find an array of strings, numbers or objects; an item is the text between the quotes, or the raw JSON."""
     decoder = json.JSONDecoder()
     for start in [found.start() for found in islice(re.finditer(r"\[\s*[\"{\d-]", text), TRIES)]:
         items: list[str] = []
@@ -114,7 +114,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _marked_lines(text: str) -> Listing | None:
-    """Lines that begin with a number, a letter, a bullet or a label, with their continuation lines."""
+    """Find lines that begin with a number, a letter, a bullet or a label, with their continuation lines."""
     lines = text.split("\n")
     marks = [found.groupdict("") if (found := _MARK.match(line)) else {} for line in lines]
     first = next((number for number, mark in enumerate(marks) if mark), None)
@@ -145,7 +145,7 @@ def _marked_lines(text: str) -> Listing | None:
 
 
 def _starts(marks: Sequence[Mapping[str, str]], first: int, style: str) -> list[int]:
-    """Indices of the lines that begin an item, from line ``first`` on; empty if the markers do not count up."""
+    """Return the lines that begin an item, from line ``first`` on; empty if the markers do not count up."""
     depth = len(marks[first]["indent"].expandtabs(4))
     starts: list[int] = []
     for number, mark in enumerate(marks):
@@ -158,7 +158,7 @@ def _starts(marks: Sequence[Mapping[str, str]], first: int, style: str) -> list[
 
 
 def _follows(before: Mapping[str, str], mark: Mapping[str, str], style: str) -> bool:
-    """Whether a marker follows the previous one; Markdown allows "1." on every line."""
+    """Return whether a marker follows the previous one; Markdown allows "1." on every line."""
     old, new = before[style], mark[style]
     if style == "bulleted":
         return old == new
@@ -175,7 +175,7 @@ def _follows(before: Mapping[str, str], mark: Mapping[str, str], style: str) -> 
 
 
 def _marked_inside(text: str) -> Listing | None:
-    """A line that contains "1) a 2) b 3) c"."""
+    """Find a line that contains "1) a 2) b 3) c"."""
     found = list(_INSIDE.finditer(text))
     starts = [position for position, mark in enumerate(found) if mark["mark"] in ("1", "a", "A")]
     for position in starts[:TRIES]:
@@ -222,7 +222,7 @@ def _quoted(text: str) -> Listing | None:
 
 
 def _separated(text: str) -> Iterator[Listing]:
-    """A head and the list after it, up to the end of the line or sentence: "Give the plural of: cat, child, mouse"."""
+    """Find a head and its list up to the end of the line or sentence: "Give the plural of: cat, child, mouse"."""
     heads = list(_HEAD_END.finditer(text))
     colons = [head for head in heads if head[0].lstrip()[:1] in (":", "：")]
     others = [head for head in heads if head[0].lstrip()[:1] not in (":", "：")]
@@ -259,7 +259,7 @@ def _separated(text: str) -> Iterator[Listing]:
 
 
 def _pieces(body: str, split: str) -> tuple[list[str], str]:
-    """The pieces of a separated list, and a remark on all of them, in brackets after the last one."""
+    """Return the pieces of a separated list, and a remark on all of them in brackets after the last one."""
     pieces, note, start, depth = [], "", 0, 0
     cuts = re.finditer(split, body)
     cut = next(cuts, None)
@@ -304,7 +304,7 @@ def _unquoted(item: str) -> str:
 
 
 def _paragraphs(text: str) -> Listing | None:
-    """One item per paragraph, below the first one."""
+    """Find one item per paragraph, below the first paragraph."""
     parts = [part.strip("\n") for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
     if len(parts) < 4 or len(parts[0]) > 600 or any(_FIELD.match(part) for part in parts[1:]):
         return None
@@ -312,7 +312,7 @@ def _paragraphs(text: str) -> Listing | None:
 
 
 def _lines(text: str) -> Listing | None:
-    """One item per line: below a line that ends with a colon or stands alone, or above the last line."""
+    """Find one item per line: below a heading line or a paragraph, or above the last line."""
     parts = [part.strip("\n") for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
     if len(parts) > 3:
         return None

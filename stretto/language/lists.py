@@ -1,4 +1,4 @@
-"""The tables of ``lists.toml``: words of requests for many things at once, by language."""
+"""The tables of ``lists.toml``: words that request many things at once, by language."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from stretto.language import tables_in
 
 _NOTHING = "(?!)"
 _GROUP = r"\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*+\))*+\)"
-_ALWAYS = rf"(?![?*+{{])[^|()]*+(?:{_GROUP}[^|()]*+)*+$"  # what was before this is there, and no choice at the top
+_ALWAYS = rf"(?![?*+{{])[^|()]*+(?:{_GROUP}[^|()]*+)*+$"  # after a mandatory element; no top-level `|`
 _PLAIN_START = re.compile(rf"[^\W\d_]{_ALWAYS}")
 _BEYOND_ASCII = re.compile(rf"(?:[^\x00-\x7f]|\[[^\x00-\x7f]+\]){_ALWAYS}")
-_CASES = {"i": "iIıİ", "k": "kK\u212a", "s": "sSſ"}  # as `re` takes letters without regard to case
+_CASES = {"i": "iIıİ", "k": "kK\u212a", "s": "sSſ"}  # as `re` folds letters when ignoring case
 
 
 def listed(key: str, language: str | None = None) -> re.Pattern[str]:
-    """Any of the words that all languages, or one of them, list under a key, to be searched for."""
+    """Return a search pattern for any word that all languages, or one of them, list under a key."""
     words = _either(key, language, whole_words=True, any_case=True)
     parts = anywhere(_patterns(key, language, whole_words=False), any_case=True) or _NOTHING
     return re.compile(rf"\b{words}(?!\w)|{parts}", re.IGNORECASE)
 
 
 def spaced(key: str, language: str | None = None) -> str:
-    """A pattern for one of these words in languages with blanks between words; the caller asks for their edges."""
+    """Return a pattern for one of these words in languages with spaces; the caller adds the word boundaries."""
     return _either(key, language, whole_words=True)
 
 
 def unspaced(key: str, language: str | None = None) -> str:
-    """A pattern for one of these words in languages without blanks between words."""
+    """Return a pattern for one of these words in languages without spaces between words."""
     return _either(key, language, whole_words=False)
 
 
 def languages(key: str) -> list[str]:
-    """The languages that list words under a key."""
+    """Return the languages that list words under a key."""
     return [name for name, table in _tables().items() if key in table]
 
 
@@ -45,13 +45,13 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 
 def first_letter_first(patterns: Iterable[str], *, any_case: bool = False) -> str:
-    """Any of several patterns, which match as they would one after the other.
+    """Combine patterns into one that matches the same as trying them in order.
 
-    Those that begin with one letter share a branch. ``any_case``: of a pattern without regard to case. The letter is
-    then looked at by a set of both cases, which `re` does at once: otherwise it enters each branch at each word.
+    Those that begin with the same letter share a branch. ``any_case``: the pattern ignores case. The letter is then
+    matched by a set of both cases, which `re` tests at once; otherwise it would enter each branch at each word.
     """
     branches: list[tuple[str, list[str]]] = []
-    since = 0  # the first branch behind the last pattern that may begin with any letter
+    since = 0  # the first branch after the last pattern that can begin with any letter
     for pattern in patterns:
         if not _PLAIN_START.match(pattern):
             branches.append(("", [f"(?:{pattern})"]))
@@ -68,13 +68,13 @@ def first_letter_first(patterns: Iterable[str], *, any_case: bool = False) -> st
 
 
 def anywhere(patterns: Sequence[str], *, any_case: bool = False) -> str:
-    """The same for patterns that count within words too. Those of other scripts are tried at a letter of these only."""
+    """Combine patterns that also match within words. Those of other scripts are tried only at letters of these."""
     either = first_letter_first(patterns, any_case=any_case)
     return rf"(?=[^\x00-\x7f])(?:{either})" if patterns and all(map(_BEYOND_ASCII.match, patterns)) else either
 
 
 def in_ascii(patterns: Iterable[str]) -> str:
-    """A pattern to see whether one of several can be found in an ASCII text: faster than to look for each of them."""
+    """Return a pattern that tests whether any of these occurs in an ASCII text, faster than searching for each."""
     possible = [each for each in patterns if not _BEYOND_ASCII.match(each)]
     return first_letter_first(sorted(possible, key=lambda each: _PLAIN_START.match(each) is None))
 

@@ -1,7 +1,7 @@
-"""Where the sentences of a text begin and end, in any language, also where its lines are wrapped.
+"""Find where the sentences of a text begin and end, in any language, even if its lines are wrapped.
 
-sentencex, of the Wikimedia Foundation, finds the ends. It knows the abbreviations of some 300 languages; what it still
-takes for an end within a sentence is mended here.
+sentencex, of the Wikimedia Foundation, finds the ends. It knows the abbreviations of some 300 languages; the false ends
+that it still finds are corrected here.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from stretto.language import tables_in
 from stretto.language.line_ends import pieces
 from stretto.language.telling import language_of
 
-_LOOKED_AT = 4_000  # characters of a paragraph at a time: the time of sentencex is square where no mark is closed
+_LOOKED_AT = 4_000  # characters of a paragraph at a time: sentencex takes quadratic time if no mark is closed
 _BLANK = re.compile(r"\s")
 _UNREAD = re.compile("[\ud800-\udfff]")
 _NUMBER = re.compile(r"\+?\d|[A-Z]\.|[IVX]+\b")
 _NUMBERED = re.compile(
     r"(?:[.§]|[^\W\d_][^\W_]{3})\s{1,9}\d{1,9}\.[\"'”’»)]{0,9}\s{0,9}$"
-)  # "Abs. 2.", "Kapitel 3.", no ordinal
-_NO_INITIALS = frozenset("IYO")  # words of their own
+)  # "Abs. 2.", "Kapitel 3.": not ordinals
+_NO_INITIALS = frozenset("IYO")  # words by themselves
 _ONLY_MARK = re.compile(r"[^\w。！？]*(?:\(?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{1,4})[.)]\s*)?")  # "1. ", "a) "
-_MISSED = re.compile(r"(?<=\bMay\. )(?=[^\W\d_a-z])|(?<=[！？])(?=[^！？。…”’」』）\s])")  # ends that it takes for none
+_MISSED = re.compile(r"(?<=\bMay\. )(?=[^\W\d_a-z])|(?<=[！？])(?=[^！？。…”’」』）\s])")  # ends that it misses
 _LONGEST_MARK = 10
 _URL = re.compile(r"://|www\.|@|/")
 _JAPANESE = re.compile(r"[」』）]\s*$")
 _GOES_ON_AFTER_SPEECH = re.compile(r"\s*[とっなでがをはもにの、]")
-_NEAR = 400  # characters that are looked at on each side of an end
-_ABBREVIATED = 6  # letters of an abbreviation at most
-_TOLD = 5  # words from which a sentence tells its language
-_SHORT_WORD = 4  # letters of a word that may be an abbreviation where a small letter follows
+_NEAR = 400  # characters that are read on each side of an end
+_ABBREVIATED = 6  # most letters of an abbreviation
+_TOLD = 5  # words from which on the language of a sentence can be detected
+_SHORT_WORD = 4  # letters of a word that can be an abbreviation if a lower-case letter follows
 _ORDINALS = frozenset({"de", "da", "nb", "cs", "fi", "hu", "tr", "pl", "hr", "et"})  # "3." is "the third" there
 _OPENING, _CLOSING = "“„«「『（(", "”“»」』）)"
-_ANOTHER = "Another one"  # stands for what would follow
+_ANOTHER = "Another one"  # in place of what would follow
 _MAY_GO_ON = re.compile(r"\d\.\s*$")
-_LONGEST_OPEN = 400  # characters after which an opened mark is no longer waited for
+_LONGEST_OPEN = 400  # characters after which an opened mark counts as never closed
 _ENDS = frozenset(".!?…。！？।؟۔．")
 _BEHIND_A_WORD, _BEHIND_AN_END = "\"'”’»)]", "\"'”’»)]」』）*_`"
 
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
-    """Where each sentence stands in a text, without white space around it, in order.
+    """Yield the span of each sentence of a text in order, without surrounding white space.
 
-    No sentence goes beyond its paragraph, its item of a list, its heading, its row of a table or its verse. Line ends
-    that only wrap a paragraph end none.
+    No sentence extends beyond its paragraph, list item, heading, table row or verse. Line ends that only wrap a
+    paragraph do not end a sentence.
 
     Args:
         text: of any length and form.
-        language: of the text, as `language_of` names it; it is told from the text by default.
+        language: of the text, as `language_of` names it; by default it is detected.
     """
     spoken = language or language_of(text)
     for begin, piece in pieces(text):
@@ -61,12 +61,12 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
 
 
 def sentences(text: str, language: str | None = None) -> list[str]:
-    """The sentences of a text as they stand there, wrapped lines included."""
+    """Return the sentences of a text verbatim, including line wraps."""
     return [text[start:end] for start, end in sentence_spans(text, language)]
 
 
 def last_sentence(text: str, language: str | None = None) -> str:
-    """The last sentence of a text; empty for one without any."""
+    """Return the last sentence of a text; empty if there is none."""
     spoken = language or language_of(text)
     for begin, piece in reversed(list(pieces(text))):
         for first, last in reversed(list(_spans(piece, spoken))):
@@ -75,7 +75,7 @@ def last_sentence(text: str, language: str | None = None) -> str:
 
 
 def _spans(piece: str, language: str) -> Iterator[tuple[int, int]]:
-    """Where each sentence stands in a piece."""
+    """Yield the span of each sentence of a piece."""
     start = 0
     for border in _borders(piece, language):
         said = piece[start:border]
@@ -86,10 +86,10 @@ def _spans(piece: str, language: str) -> Iterator[tuple[int, int]]:
 
 
 def settled(text: str, language: str) -> int:
-    """How much of a text that is still being written are whole sentences and lines, whatever follows.
+    """Return the length of the whole sentences and lines of an unfinished text, whatever follows.
 
-    An end counts once the word behind it is whole, since that word decides: "Dr." is none, and neither is one within
-    an opened bracket or quotation mark. In scripts without blanks, one character decides.
+    An end counts once the word after it is complete, since that word decides: "Dr." does not end a sentence, nor does
+    anything within an open bracket or quotation. In scripts without spaces, one character decides.
     """
     line_end = text.rfind("\n") + 1
     tail = text[line_end:]
@@ -104,9 +104,9 @@ def settled(text: str, language: str) -> int:
 
 
 def whole_until(text: str, language: str) -> int:
-    """Where the last whole sentence or line ends of a text that breaks off.
+    """Return where the last whole sentence or line of a text that breaks off ends.
 
-    What ends with "1." or "Dr." may have gone on, so it is not whole.
+    Anything that ends with "1." or "Dr." could have gone on, so it is not whole.
     """
     line_end = text.rfind("\n") + 1
     tail = text[line_end:].rstrip()
@@ -119,7 +119,7 @@ def whole_until(text: str, language: str) -> int:
 
 
 def _borders(piece: str, language: str) -> Iterator[int]:
-    """The offset behind each sentence of a piece, the last one included."""
+    """Yield the end offset of each sentence of a piece, including the last one."""
     at = begin = 0
     while begin < len(piece):
         window = _plain(piece[begin : begin + _LOOKED_AT])
@@ -129,7 +129,7 @@ def _borders(piece: str, language: str) -> Iterator[int]:
             for sentence in sentencex.segment(language, window)
             for part in (_MISSED.split(sentence) if _MISSED.search(sentence) else (sentence,))
         ]
-        if not last:  # the last sentence may go on behind the window; one that fills it is cut at a blank
+        if not last:  # the last sentence can go on after the window; one that fills it is cut at a space
             found = found[:-1] or [window.rfind(" ") + 1 or len(window)]
         for length in found:
             begin += length
@@ -139,12 +139,12 @@ def _borders(piece: str, language: str) -> Iterator[int]:
 
 
 def _plain(text: str) -> str:
-    """A text as long as this one, without what sentencex fails at."""
+    """Return a text of the same length without what sentencex fails on."""
     return _UNREAD.sub("\ufffd", _BLANK.sub(" ", text))
 
 
 def _is_border(text: str, start: int, end: int, language: str) -> bool:
-    """Whether a sentence ends here that sentencex ends here."""
+    """Return whether a sentence end found by sentencex is real."""
     start = max(start, end - _NEAR)
     before, behind = _plain(text[start:end]), _plain(text[end : end + _NEAR])
     if end - start < _LONGEST_MARK and _ONLY_MARK.fullmatch(before):
@@ -158,22 +158,22 @@ def _is_border(text: str, start: int, end: int, language: str) -> bool:
 
 
 def _last_token(text: str) -> str:
-    """The last word of a text with its full stop, without what is closed behind it; empty where there is none."""
+    """Return the last word of a text with its full stop, without closing marks after it; empty if there is none."""
     word = (text.rsplit(maxsplit=1) or [""])[-1]
     return word.rstrip(_BEHIND_A_WORD) or word[:1]
 
 
 def _has_ended(text: str) -> bool:
-    """Whether a text ends with a whole sentence or line."""
+    """Return whether a text ends with a whole sentence or line."""
     said = text.rstrip()
     return "\n" in text[len(said) :] or said.rstrip(_BEHIND_AN_END)[-1:] in _ENDS
 
 
 def _is_abbreviated(token: str, before: str, behind: str, language: str) -> bool:
-    """Whether the full stop of a word, the last one of ``before``, most likely ends no sentence."""
+    """Return whether the full stop of the last word of ``before`` most likely does not end a sentence."""
     word = token.strip("\"'“„«([.").replace("’", "'").rpartition("'")[2]
     following = behind.lstrip(" \"'“„«([")
-    if following[:1].islower():  # only where nothing begins with a capital letter is this a sentence
+    if following[:1].islower():  # a sentence only in text without any capital letters
         ends = before.lstrip()[:1].islower() and len(word) > _SHORT_WORD and "." not in word and not _URL.search(word)
         return not ends
     initial = word.rpartition("-")[2]
@@ -187,19 +187,19 @@ def _is_abbreviated(token: str, before: str, behind: str, language: str) -> bool
     spoken = language_of(before, otherwise=language) if doubtful else language
     if spoken in _ORDINALS and word.isdecimal() and len(word) <= 2 and not _NUMBERED.search(before):
         return True
-    # A sentence in another language than the text around it ends where it does in both.
+    # A sentence in a language other than the text around it ends where it does in both.
     return spoken != language and len(before) not in accumulate(map(len, sentencex.segment(spoken, before + behind)))
 
 
 @cache
 def _abbreviations() -> tuple[frozenset[str], frozenset[str]]:
-    """Those before a number, and those before anything."""
+    """Return the abbreviations before a number, and those before anything."""
     tables = tables_in("abbreviations.toml")
     return frozenset(tables["numbers"].split()), frozenset(tables["names"].split())
 
 
 def _is_open(text: str) -> bool:
-    """Whether a bracket or a quotation mark that was opened of late is still open."""
+    """Return whether a recently opened bracket or quotation mark is still open."""
     near = text[-_LONGEST_OPEN:]
     opened = sum(near.count(mark) for mark in _OPENING) - sum(near.count(mark) for mark in _CLOSING if mark != "“")
     return opened > 0 or near.count('"') % 2 == 1

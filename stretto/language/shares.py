@@ -1,4 +1,4 @@
-"""How long a text is to be that a task shortens: "by a third", "to 60 %", "in 300 words"."""
+"""The target length of a text that is to be shortened: "by a third", "to 60 %", "in 300 words"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBER = r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,’ ]\d{3}){1,2}|\d{2,6})"
 
 
 def length_asked(task: str) -> tuple[float, Measure] | None:
-    """The length that a task names for the whole text; ``None`` where it names none, or may mean something else."""
+    """Return the length that a task names for the whole text; ``None`` if it names none or is ambiguous."""
     text = fold(task)
     share, total, before, behind = _patterns()
     for found in share.finditer(text):
@@ -47,13 +47,13 @@ def length_asked(task: str) -> tuple[float, Measure] | None:
 
 
 def _way(before: re.Pattern[str], behind: re.Pattern[str], text: str, amount: re.Match[str]) -> re.Match[str] | None:
-    """The "to" or "by" of an amount; one behind it says more than a single letter before it, perhaps an article."""
+    """Return the "to" or "by" of an amount; one after it beats a single letter before it, perhaps an article."""
     first, second = _nearest(before, text, amount.start()), behind.match(text, amount.end())
     return second or first if first is None or len(first[0]) == 1 else first
 
 
 def _nearest(before: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
-    """The last "to" or "by" before an amount, with only such words between them as "about"; of "by a", the first."""
+    """Return the last "to" or "by" before an amount, with only words such as "about" between; of "by a", the first."""
     found = None
     for each in before.finditer(text, max(0, start - _NEAR - _LONGEST), start):
         if found is None or each[0] != "a" or text[found.end() : each.start()].strip():
@@ -65,7 +65,7 @@ def _nearest(before: re.Pattern[str], text: str, start: int) -> re.Match[str] | 
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """An amount as a share, and as a total; "to" or "by" before it, and behind it."""
+    """Return the patterns of an amount as a share and as a total, and of "to" or "by" before and after it."""
     tables = tables_in("forms.toml").values()
 
     def either(*keys: str) -> str:

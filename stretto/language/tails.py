@@ -21,9 +21,9 @@ class Tails:
 
     Attributes:
         link: a word or a punctuation mark that leads to another task.
-        linked: to be matched after a link; the first group is the request itself.
-        anywhere: to be searched for, in Latin script.
-        other_scripts: to be searched for, in other scripts; ``other_letter``: a letter of theirs.
+        linked: matched after a link; the first group is the request itself.
+        anywhere: searched for, in Latin script.
+        other_scripts: searched for, in other scripts; ``other_letter``: a letter of theirs.
     """
 
     link: re.Pattern[str]
@@ -35,7 +35,7 @@ class Tails:
 
 @cache
 def tails() -> Tails:
-    """The patterns, read and compiled once."""
+    """Return the patterns, read and compiled once."""
     tables = tables_in("tails.toml")
     latin = [table for table in tables.values() if "links" in table]
     others = [table for table in tables.values() if "links" not in table]
@@ -50,12 +50,12 @@ def tails() -> Tails:
 
 
 def _either(tables: Iterable[Mapping[str, Any]], kind: str) -> str:
-    """One pattern that matches what any of these languages lists under ``kind``."""
+    """Return one pattern that matches what any of these languages lists under ``kind``."""
     return "|".join(_filled(pattern, table.get("parts", {})) for table in tables for pattern in table[kind])
 
 
 def _filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """A folded pattern with its parts inserted; parts may contain parts."""
+    """Return a folded pattern with its parts inserted; parts can contain parts."""
     while (filled := re.sub(r"<([a-z]+)>", lambda name: parts[name[1]], pattern)) != pattern:
         pattern = filled
     return fold(pattern)

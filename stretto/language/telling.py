@@ -1,4 +1,4 @@
-"""Detects the language of a text, and holds the notes of each language, from ``notes.toml``."""
+"""Detect the language of a text, and load the notes of each language from ``notes.toml``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Languages:
 
     Attributes:
         notes: for a missing part, and for a part that broke off.
-        documents: what is said of documents that do not help: ``nothing``, ``unmatched``, ``partly``, ``unread`` and
+        documents: notes about documents that do not help: ``nothing``, ``unmatched``, ``partly``, ``unread`` and
             ``unable``.
         small: function words of languages in Latin script; ``spoken``: the languages of each of these words.
         scripts: matches a character of a language in another script.
@@ -36,7 +36,7 @@ class Languages:
 
 @cache
 def languages() -> Languages:
-    """The tables, read once."""
+    """Return the tables, read once."""
     tables = tables_in("notes.toml")
     small = {name: frozenset(table["small"].split()) for name, table in tables.items() if "small" in table}
     spoken: dict[str, list[str]] = {}
@@ -53,7 +53,7 @@ def languages() -> Languages:
 
 
 def language_of(text: str, otherwise: str = "en") -> str:
-    """The language of a text: by its script, else by its function words, else ``otherwise``."""
+    """Return the language of a text: by its script, or else by its function words, or else ``otherwise``."""
     known, text = languages(), text[:READ]
     if not text.isascii():
         scripts = {name: len(pattern.findall(text)) for name, pattern in known.scripts.items()}

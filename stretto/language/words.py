@@ -18,7 +18,7 @@ HAN_NUMBER = r"\d{1,3}|[〇零一二两兩三四五六七八九十百]{1,4}"
 class Words:
     """The tables of ``words.toml`` by word, folded."""
 
-    numbers: dict[str, dict[str, int]]  # by word (or words with a blank between), then language
+    numbers: dict[str, dict[str, int]]  # by word (or words with a space between), then language
     lengths: dict[str, list[int]]  # by first word, the lengths in words of number words, longest first
     homographs: frozenset[str]
     points: dict[str, frozenset[str]]  # languages by word
@@ -36,7 +36,7 @@ class Words:
 
 @cache
 def words() -> Words:
-    """The tables, read once."""
+    """Return the tables, read once."""
     tables = tables_in("words.toml")
     spaced = {name: table for name, table in tables.items() if "counters" not in table}
     numbers: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""What models write between marks: what they think, and the tools that they call.
+"""What models write between markers: reasoning and tool calls.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,10 +1,11 @@
-"""The forms in which families of models write calls, each from its first mark to the end of the answer.
+"""The formats in which model families write tool calls, each from its first marker to the end of the answer.
 
-A reader takes that text and gives names and arguments. It raises `ValueError` where anything else is among the calls:
-then all of it is text. A form is known by its first mark; ends may be missing, since a server may stop there.
+A reader parses that text into names and arguments. It raises `ValueError` if there is anything else between the calls:
+then all of it is text. A format is identified by its first marker; end markers can be missing, since a server can stop
+there.
 
-Of calls written as Python, ``[weather(place="Bergen", days=2), now()]``, only names with arguments by keyword are read,
-and of values texts, numbers, lists, dicts and the three constants. Nothing is evaluated.
+Of calls written as Python, ``[weather(place="Bergen", days=2), now()]``, only names with keyword arguments are parsed,
+and as values only strings, numbers, lists, dicts and the three constants. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 Arguments = dict[str, Any] | str
-"""Of a call: the object, or its JSON."""
+"""The arguments of a call: the object, or its JSON."""
 
 
 class CallText(NamedTuple):
-    """A call as it was written; ``values`` that were written as text get the type that the tool asks for.
+    """A call as it was written; values written as text get the type that the tool asks for.
 
     Attributes:
         name: of the tool.
         arguments: the object, or its JSON.
-        typed: whether the arguments have their types; else all values are texts.
+        typed: whether the arguments have their types; otherwise all values are strings.
     """
 
     name: str
@@ -33,11 +34,11 @@ class CallText(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A form of calls.
+    """A format of calls.
 
     Attributes:
-        read: gives the calls of a text that begins with the mark.
-        marks: all marks of the form, which control tokens may stand for.
+        read: yields the calls of a text that begins with the marker.
+        marks: all markers of the format, which can be control tokens.
     """
 
     read: Callable[[str], Iterator[CallText]]
@@ -45,7 +46,7 @@ class Written(NamedTuple):
 
 
 def _inside(text: str, begin: str, end: str) -> str:
-    """What stands between two marks, the second of which may be missing at the end of the text."""
+    """Return the text between two markers, the second of which can be missing at the end of the text."""
     text = text.strip().removeprefix(begin) if begin else text.rstrip()
     body, found, beyond = text.rpartition(end)
     if not found:
@@ -54,7 +55,7 @@ def _inside(text: str, begin: str, end: str) -> str:
 
 
 def _each(text: str, begin: str, end: str) -> Iterator[str]:
-    """What stands between the marks of each of several calls."""
+    """Yield the text between the markers of each call."""
     before, *parts = text.split(begin)
     if before.strip() or not parts:
         _refuse(before)
@@ -67,7 +68,7 @@ def _refuse(text: str) -> str:
 
 
 def _deepseek(text: str) -> Iterator[CallText]:
-    """Of DeepSeek V3 and R1, whose arguments stand in a fence, and of V3.1, whose arguments follow the name."""
+    """Read calls of DeepSeek V3 and R1, with arguments in a fence, and of V3.1, with arguments after the name."""
     body = _inside(text, _DEEPSEEK[0], _DEEPSEEK[1])
     for call in _each(body, _DEEPSEEK[2], _DEEPSEEK[3]):
         name, found, arguments = call.partition(_DEEPSEEK[4])
@@ -80,7 +81,7 @@ def _deepseek(text: str) -> Iterator[CallText]:
 
 
 def _elements(call_tag: str, tag: str, *outer: str) -> Callable[[str], Iterator[CallText]]:
-    """Calls as elements with names in quotes: of MiniMax, MiniCPM5, and DeepSeek V3.2, with a mark before each."""
+    """Make a reader of calls as elements with quoted names: MiniMax, MiniCPM5, and DeepSeek V3.2 with its prefix."""
 
     def read(text: str) -> Iterator[CallText]:
         for call in _each(_inside(text, *outer) if outer else text, f"<{call_tag} name=", f"</{call_tag}>"):
@@ -101,7 +102,7 @@ def _elements(call_tag: str, tag: str, *outer: str) -> Callable[[str], Iterator[
 
 
 def _gemma(begin: str, end: str, quote: str, result: str) -> Callable[[str], Iterator[CallText]]:
-    """Calls of Gemma 4 and FunctionGemma: ``call:name{key:value}``, texts between their own marks."""
+    """Make a reader of calls of Gemma 4 and FunctionGemma: ``call:name{key:value}``, strings in special quotes."""
 
     def read(text: str) -> Iterator[CallText]:
         for call in _each(text.partition(result)[0], begin, end):
@@ -117,7 +118,7 @@ def _gemma(begin: str, end: str, quote: str, result: str) -> Callable[[str], Ite
 
 
 def _kimi(text: str) -> Iterator[CallText]:
-    """Of Kimi K2; a name is that of the tool with a number behind it."""
+    """Read calls of Kimi K2; a name is that of the tool with a number after it."""
     for call in _each(_inside(text, _KIMI[0], _KIMI[1]), _KIMI[2], _KIMI[3]):
         name, found, arguments = call.partition(_KIMI[4])
         if not found:
@@ -126,7 +127,7 @@ def _kimi(text: str) -> Iterator[CallText]:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON list, or the only one."""
+    """Yield the objects of a JSON list, or a single object."""
     value = json.loads(text)
     for call in value if isinstance(value, list) else [value]:
         if not isinstance(call, dict):
@@ -135,20 +136,20 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _cohere(text: str) -> Iterator[CallText]:
-    """Of Command R7B and A: a list of objects with other names."""
+    """Read calls of Command R7B and A: a list of objects with different keys."""
     for call in _objects(_inside(text, *_COHERE)):
         yield CallText(str(call.get("tool_name")), call.get("parameters") or {})
 
 
 def _apertus(text: str) -> Iterator[CallText]:
-    """Of Apertus: a list of objects whose only key is the name."""
+    """Read calls of Apertus: a list of objects whose only key is the name."""
     for call in _objects(_inside(text, *_APERTUS)):
         ((name, arguments),) = call.items()
         yield CallText(name, arguments)
 
 
 def _python(begin: str, end: str) -> Callable[[str], Iterator[CallText]]:
-    """Calls as Python writes them, between two marks: of LFM2, Llama 4, Olmo 3 and Gemma 3; some write JSON there."""
+    """Make a reader of Python calls between two markers: LFM2, Llama 4, Olmo 3 and Gemma 3; some write JSON there."""
 
     def read(text: str) -> Iterator[CallText]:
         body = _inside(text, begin, end).strip()
@@ -163,13 +164,13 @@ def _python(begin: str, end: str) -> Callable[[str], Iterator[CallText]]:
 
 
 def _glm(text: str) -> Iterator[CallText]:
-    """Of GLM: the name, then keys and values as elements."""
+    """Read calls of GLM: the name, then keys and values as elements."""
     for call in _each(text, "<tool_call>", "</tool_call>"):
         name, *pairs = call.split("<arg_key>")
         arguments: dict[str, Any] = {}
         for pair in pairs:
             key, found, value = pair.partition("</arg_key>")
-            _, begun, inner = value.partition("<arg_value>")  # which is sometimes missing, but not the one behind it
+            _, begun, inner = value.partition("<arg_value>")  # sometimes missing, unlike the closing tag
             if not (found and (begun or "</arg_value>" in value)):
                 _refuse(pair)
             arguments[key.strip()] = _inside(inner if begun else value, "", "</arg_value>")
@@ -177,7 +178,7 @@ def _glm(text: str) -> Iterator[CallText]:
 
 
 def _functions(text: str) -> Iterator[CallText]:
-    """Of Llama 3.1 for tools of its users: arguments as JSON in an element of the name."""
+    """Read calls of Llama 3.1 to custom tools: arguments as JSON in an element of the tool's name."""
     for call in _each(text, "<function=", "</function>"):
         name, found, arguments = call.partition(">")
         if not found:
@@ -209,9 +210,9 @@ _LLAMA_4 = ("<|python_start|>", "<|python_end|>")
 _OLMO = ("<function_calls>", "</function_calls>")
 
 WRAPPERS = ("<tool_call>", "<seed:tool_call>", "<longcat_tool_call>", "<tool_calls>", "<TOOLCALL>", "<tools>")
-"""Marks around JSON, or around elements: of Hermes and Qwen, Seed-OSS, LongCat, Hunyuan and Jamba and Apriel, Nemotron.
+"""Markers around JSON or elements: Hermes and Qwen, Seed-OSS, LongCat, Hunyuan and Jamba and Apriel, Nemotron.
 
-The last one is what Qwen2.5-Coder writes, since its template shows its tools so.
+The last one is what Qwen2.5-Coder writes, since its template shows its tools this way.
 """
 FORMS: Mapping[str, Written] = {
     _DEEPSEEK[0]: Written(_deepseek, _DEEPSEEK),
@@ -233,7 +234,7 @@ FORMS: Mapping[str, Written] = {
     ),
     "<function=": Written(_functions, ()),
 }
-"""The forms by the mark that a text, or a chat template, is known by. GLM's begins with ``<tool_call>``."""
+"""The formats by the marker that identifies a text or a chat template. GLM's begins with ``<tool_call>``."""
 
 
 _TOKEN = re.compile(
@@ -249,7 +250,7 @@ _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
 def python_calls(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give name and arguments of each call of a list, or of calls one a line. Raise `ValueError` for all else."""
+    """Yield name and arguments of each call of a list, or of calls one per line. Raises `ValueError` otherwise."""
     tokens = _Tokens(text)
     listed = tokens.takes("[")
     while True:
@@ -267,7 +268,7 @@ def python_calls(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def python_value(text: str) -> Any:
-    """Give the list or dict that a text is. Raise `ValueError` for all else."""
+    """Parse a text that is a list or dict. Raises `ValueError` otherwise."""
     tokens = _Tokens(text)
     value = tokens.value(0)
     if not (tokens.at_end and isinstance(value, (dict, list))):
@@ -290,7 +291,7 @@ class _Tokens:
         return found
 
     def takes(self, sign: str) -> bool:
-        """Go on behind a sign, if it is the next one."""
+        """Consume a character if it is the next one; return whether it was."""
         if self.at_end or (found := self._next())["sign"] != sign:
             return False
         self._at = found.end()

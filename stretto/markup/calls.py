@@ -1,4 +1,4 @@
-"""The calls in what a model has written between its marks. A text that is no call gives none, whatever it holds."""
+"""Parse the calls that a model has written between its markers. Text that is not a call yields none."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _NAMED = re.compile(r"[\w.-]{1,128}")
 _CALL_ID = re.compile(r"\[CALL_ID\][\w-]{1,64}")
 _BETWEEN = re.compile(r"[\s;,]*")
 _MARK = re.compile(r'["\\{}\[\]]')
-_OBJECTS = {  # JSON follows, and an end that may be missing
+_OBJECTS = {  # followed by JSON, and an end marker that can be missing
     "<|tool_call|>": "<|/tool_call|>",
     "<|python_tag|>": "",
     "functools[": "",  # of Phi-4-mini
     "<|action_start|><|plugin|>": "<|action_end|>",  # of InternLM
 }
 BEGINS = ("[TOOL_CALLS]", *WRAPPERS, *_OBJECTS, *(mark for mark in FORMS if mark != "<arg_key>"))
-"""What calls begin with in all forms that are read, but for bare JSON and bare Python."""
+"""What calls begin with in all supported formats, except for bare JSON and bare Python."""
 _FUNCTION, _PARAMETER, _ENDS = "<function=", "<parameter=", ("</parameter>", "</function>")
 _NEXT_FUNCTION = re.compile(r"(?<=</function>)\s*+(?=<function=)")
-_CONSTANTS = {"True": True, "False": False, "None": None}  # as models write them that have read much Python
+_CONSTANTS = {"True": True, "False": False, "None": None}  # as models trained on much Python write them
 
 
 class ParsedCall(NamedTuple):
@@ -38,7 +38,7 @@ class ParsedCall(NamedTuple):
 
 
 class JsonSpan:
-    """Finds the end of a JSON object or list in a text that comes in pieces; each character is looked at once."""
+    """Finds the end of a JSON object or list in streamed text, reading each character once."""
 
     def __init__(self, start: int = 0) -> None:
         self._at, self._depth = start, 0
@@ -46,13 +46,13 @@ class JsonSpan:
         self._end: int | None = None
 
     def end(self, text: str) -> int | None:
-        """The place behind the value that begins at ``start``; ``None``: not yet. ``text`` is all that has come."""
+        """Return the end of the value that begins at ``start``, or ``None`` so far. ``text``: all received text."""
         at = len(text) if self._end is not None else self._at
         while (found := _MARK.search(text, at)) is not None:
             at, mark = found.end(), found[0]
             if self._in_text:
                 if mark == "\\":
-                    if at == len(text):  # what it escapes has not come
+                    if at == len(text):  # the escaped character has not arrived yet
                         self._at = found.start()
                         return None
                     at += 1
@@ -72,7 +72,7 @@ class JsonSpan:
 
 
 class Tools:
-    """The tools of one request, and the calls of them that a text holds."""
+    """The tools of one request, and parsers of the calls to them."""
 
     def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
         functions = [tool.get("function") or {} for tool in tools]
@@ -81,7 +81,7 @@ class Tools:
         }
 
     def of_objects(self, text: str) -> list[ParsedCall]:
-        """Read objects behind each other, or a list of them; none if anything else is among them.
+        """Read consecutive objects, or a list of them; none if there is anything else.
 
         One is ``{"name": ..., "arguments": {...}}``; Llama calls the arguments parameters.
         """
@@ -99,7 +99,7 @@ class Tools:
         return calls if len(calls) <= _MOST else []
 
     def of_marked(self, text: str) -> list[ParsedCall]:
-        """Read what one of `BEGINS` begins, up to the end of the answer; none if anything else is among the calls."""
+        """Read calls from one of `BEGINS` up to the end of the answer; none if there is anything else."""
         text = text.strip()
         begin = next((mark for mark in BEGINS if text.startswith(mark)), "")
         behind = text.removeprefix(begin)
@@ -107,7 +107,7 @@ class Tools:
             return self.of_mistral(behind)
         if begin in _OBJECTS:
             return self.of_objects(("[" if begin.endswith("[") else "") + behind.strip().removesuffix(_OBJECTS[begin]))
-        # Qwen3-Coder leaves out the mark before a function, but not the one behind it.
+        # Qwen3-Coder omits the marker before a function, but not the one after it.
         wrapper, wrapped = ("<tool_call>", f"<tool_call>{text}") if begin == _FUNCTION else (begin, text)
         if wrapper in WRAPPERS and "<arg_key>" not in text and (calls := self._of_wrapped(wrapped, wrapper)):
             return calls
@@ -115,7 +115,7 @@ class Tools:
         return self._of_texts(form.read, text) if form is not None else []
 
     def of_python(self, text: str) -> list[ParsedCall]:
-        """Read a list of calls as Python writes them."""
+        """Read a list of calls in Python syntax."""
         if not text.lstrip().startswith("["):
             return []
         return self._of_texts(lambda text: (CallText(*call) for call in python_calls(text)), text)
@@ -158,7 +158,7 @@ class Tools:
         }
 
     def of_mistral(self, text: str) -> list[ParsedCall]:
-        """Read what stands behind Mistral's mark: a list of objects, or names with their arguments behind them."""
+        """Read what follows Mistral's marker: a list of objects, or names followed by their arguments."""
         calls: list[ParsedCall] = []
         for part in map(str.strip, text.split("[TOOL_CALLS]", _MOST)):
             name = _NAMED.match(part)
@@ -174,12 +174,12 @@ class Tools:
         return calls
 
     def of_arguments(self, name: str, text: str) -> ParsedCall | None:
-        """Read arguments that stand behind the name of their tool."""
+        """Read arguments that follow the name of their tool."""
         value = _value(text)
         return self._of_value({"name": name, "arguments": value}) if isinstance(value, dict) else None
 
     def of_elements(self, text: str) -> list[ParsedCall]:
-        """Read ``<function=name>``, ``<parameter=name>`` and their ends. Values are JSON unless a text is asked for."""
+        """Read ``<function=name>``, ``<parameter=name>`` and their ends. Values are JSON unless the type is string."""
         body = text.strip()
         for parts in ([body], _NEXT_FUNCTION.split(body, _MOST)):
             calls = [call for each in parts if (call := self._of_element(each)) is not None]
@@ -209,7 +209,7 @@ class Tools:
         if not isinstance(value, dict) or not isinstance(name := value.get("name"), str):
             return None
         given = value.get("arguments", value.get("parameters")) or {}
-        if isinstance(given, str):  # some models write the object as a text
+        if isinstance(given, str):  # some models write the object as a string
             given = _value(given)
         if name not in self._parameters or not isinstance(given, dict):
             return None
@@ -218,18 +218,18 @@ class Tools:
             return None  # the tool is described, not called
         try:
             written = json.dumps(given, ensure_ascii=False, allow_nan=False)
-        except (ValueError, RecursionError):  # a number without an end, or nesting without one
+        except (ValueError, RecursionError):  # endless digits or nesting
             return None
         return ParsedCall(name, written)
 
 
 def _unwrapped(text: str) -> str:
-    """A text without the two line ends around it; a single one is a part of it."""
+    """Return a text without the line ends around it; a single one belongs to it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
 
 
 def _typed(text: str, kind: Any) -> Any:
-    """The value of an argument that was written as text."""
+    """Return the value of an argument that was written as text."""
     wanted = _kinds_of(kind)
     if "string" in wanted and not ("null" in wanted and text.strip() in ("null", "None")):
         return text
@@ -240,7 +240,7 @@ def _typed(text: str, kind: Any) -> Any:
 
 
 def _kinds_of(schema: Any) -> list[Any]:
-    """The types that a schema allows, of which Python's optional arguments have several."""
+    """Return the types that a schema allows; Python's optional arguments have more than one."""
     if not isinstance(schema, Mapping):
         return []
     several = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
@@ -253,16 +253,16 @@ _READERS: tuple[Callable[[str], Any], ...] = (partial(json.loads, strict=False),
 
 
 def undoubled(text: str) -> str:
-    """An object without the second pair of braces that stands around it.
+    """Remove a second pair of braces around an object.
 
-    Qwen2.5's template shows its form of a call so, and its small models write what they see.
+    Qwen2.5's template shows calls this way, and its small models copy that.
     """
     text = text.strip()
     return text[1:-1] if text[:1] == "{" and text[1:].lstrip()[:1] == "{" and text.endswith("}") else text
 
 
 def _value(text: str) -> Any:
-    """The value of JSON, whose texts may go over lines, or of a list or dict as Python writes it."""
+    """Parse JSON, whose strings can contain line breaks, or a list or dict in Python syntax."""
     for read in _READERS:
         with suppress(ValueError, RecursionError):  # a model wrote it
             return read(undoubled(text))
@@ -276,12 +276,12 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What is certain of an answer, since the last time.
+    """The parts of an answer that became certain since the last call.
 
     Attributes:
         text: of the answer.
-        thought: what was thought before it, once it is whole.
-        thinking: the model has thought.
+        thought: the reasoning before it, once it is complete.
+        thinking: the model has reasoned.
         calls: of tools.
     """
 
@@ -292,7 +292,7 @@ class Parts:
 
 
 def held_back(text: str, marks: Sequence[str]) -> int:
-    """How many characters at the end of a text may be the beginning of one of these marks."""
+    """Return how many characters at the end of a text could begin one of these markers."""
     longest = max(map(len, marks), default=1)
     for size in range(min(longest - 1, len(text)), 0, -1):
         end = text[-size:]

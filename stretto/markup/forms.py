@@ -1,4 +1,4 @@
-"""The marks that a model puts around thoughts and calls, as its chat template tells them."""
+"""The markers that a model puts around reasoning and calls, according to its chat template."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ THOUGHTS = (
     ("<|channel>thought", "<channel|>"),  # of Gemma 4
     ("<|inner_prefix|>", "<|inner_suffix|>"),  # of Apertus
 )
-"""The marks that families of models put around a thought."""
+"""The markers that model families put around reasoning."""
 ANSWERS = (
     ("<response>", "</response>"),  # of Granite
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
 )
-"""Those that some put around the answer behind it."""
+"""The markers that some put around the answer after it."""
 IN_WORDS = (("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("<thought>", "</thought>"))
-"""Marks of thoughts that a prompt may ask for as well: then they belong to the answer."""
+"""Markers of reasoning that a prompt can ask for as well: then they belong to the answer."""
 ANSWER = ("<answer>", "</answer>")
-"""Those around the answers of Hunyuan, which a prompt may ask for as well."""
+"""The markers around the answers of Hunyuan, which a prompt can ask for as well."""
 FINAL = {"[BEGIN FINAL RESPONSE]": "[END FINAL RESPONSE]"}
-"""Of Apriel: what ends a thought begins the answer, which has an end of its own."""
+"""Markers of Apriel: the end of the reasoning begins the answer, which has a separate end marker."""
 
 Body = Literal["object", "elements", "enclosed", "rest", "python"]
 
@@ -41,13 +41,13 @@ class CallForm:
     """How a model writes a call of a tool.
 
     Attributes:
-        begin: the mark before a call; empty where an answer that is one JSON object is the only form.
-        end: the mark behind it; empty where the calls reach to the end of the answer.
+        begin: the marker before a call; empty if an answer that is one JSON object is the only form.
+        end: the marker after it; empty if the calls extend to the end of the answer.
         body: between them: JSON (Hermes, Qwen, Nemotron), elements of its arguments (Qwen3-Coder, Seed-OSS), all calls
-            (LFM2), all calls up to the end of the answer (Mistral, Granite, Phi-4, DeepSeek, Gemma), or a list as
-            Python writes it (Llama 3.2).
-        short_ids: the template takes names of calls of nine letters and digits only.
-        text_arguments: the template puts the arguments of a call together as text, and fails with an object.
+            (LFM2), all calls up to the end of the answer (Mistral, Granite, Phi-4, DeepSeek, Gemma), or a list in
+            Python syntax (Llama 3.2).
+        short_ids: the template accepts only call ids of nine letters and digits.
+        text_arguments: the template concatenates the arguments of a call as text, and fails with an object.
     """
 
     begin: str = ""
@@ -59,14 +59,14 @@ class CallForm:
 
 @dataclass(frozen=True, slots=True)
 class MarkupForm:
-    """The marks of one model.
+    """The markers of one model.
 
     Attributes:
-        thought: the marks before and behind what it thinks, at the beginning of an answer.
-        calls: how it calls tools; ``None`` where it does not, or in a way that is not read here.
-        channels: thoughts, calls and answer are separate channels (gpt-oss).
-        always: the template begins a thought in every prompt, or the model thinks in any case.
-        answers: the marks that may stand around an answer behind a thought.
+        thought: the markers before and after its reasoning, at the beginning of an answer.
+        calls: how it calls tools; ``None`` if it does not, or in an unsupported way.
+        channels: reasoning, calls and answer are separate channels (gpt-oss).
+        always: the template begins reasoning in every prompt, or the model always reasons.
+        answers: the markers that can surround an answer after reasoning.
     """
 
     thought: tuple[str, str] | None = None
@@ -77,7 +77,7 @@ class MarkupForm:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """All marks that have to be seen, control tokens among them."""
+        """All markers that have to be visible in the text, including control tokens."""
         if self.channels:
             return CHANNEL_MARKS
         calls = () if self.calls is None else (self.calls.begin, self.calls.end, *_beside(self.calls.begin))
@@ -86,25 +86,25 @@ class MarkupForm:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has no marks and no calls."""
+        """Whether it has no markers and no calls."""
         return self.thought is None and self.calls is None and not self.channels
 
     def opened_by(self, prompt: str) -> bool:
-        """Whether a prompt ends within a thought, which its answer goes on with."""
+        """Return whether a prompt ends within reasoning, which its answer continues."""
         return self.thought is not None and prompt.rstrip().endswith(self.thought[0])
 
     def closing(self, prompt: str) -> str:
-        """What to put behind a prompt whose answer is held to a format, so that it begins as an answer."""
+        """Return what to append to a prompt whose answer is constrained to a format, to skip the reasoning."""
         if self.channels:
             return "<|channel|>final<|message|>" if prompt.endswith("<|start|>assistant") else ""
         return f"\n{self.thought[1]}\n\n" if self.thought is not None and self.opened_by(prompt) else ""
 
 
 PLAIN = MarkupForm()
-"""A text without marks."""
+"""The form of a text without markers."""
 
 CHANNEL_MARKS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
-"""The marks of gpt-oss's messages."""
+"""The markers of gpt-oss messages."""
 
 _PHRASES = (  # of Granite 3.2 and of Apriel
     ("Here is my thought process:", "Here is my response:"),
@@ -117,17 +117,17 @@ _BESIDE = {
     "<tool_call>": FORMS["<arg_key>"].marks,
 }
 _UNREAD = ("<|tool_calls_section_begin|>", "```tool_code")  # of Kimi K2, and in examples
-_UNTOLD = ("<arg_key>", "<function=", "<|python_start|>")  # do not tell what a template's model writes
-_LFM = "<|tool_call_start|>", "<|tool_call_end|>"  # LFM2 says something behind its calls
-_OF_LFM = ("<|tool_list_start|>", "List of tools: ")  # its templates, of which some hold no mark of a call
-_LLAMA = ("<|python_tag|>", "dictionary of argument name")  # what its templates tell the model of a call
-_PYTHON = "func_name1(params_name1"  # what templates of Llama 3.2 and 4 tell the model of a call
+_UNTOLD = ("<arg_key>", "<function=", "<|python_start|>")  # do not show what a template's model writes
+_LFM = "<|tool_call_start|>", "<|tool_call_end|>"  # LFM2 writes text after its calls
+_OF_LFM = ("<|tool_list_start|>", "List of tools: ")  # its templates, some of which contain no call marker
+_LLAMA = ("<|python_tag|>", "dictionary of argument name")  # what its templates tell the model about a call
+_PYTHON = "func_name1(params_name1"  # what templates of Llama 3.2 and 4 tell the model about a call
 _JOINED = re.compile(r"arguments(?:['\"]\])?+\s*+[+~]")
 _SWITCHED = re.compile(r"\b(?:enable_thinking|thinking)\b")
 
 
 def form_of(template: object) -> MarkupForm:
-    """Tell a model's marks by its chat template; some models have several, by name."""
+    """Return a model's markers by its chat template; some models have multiple templates, by name."""
     text = str(template or "")
     if "<|channel|>" in text:
         return MarkupForm(calls=CallForm("<|channel|>"), channels=True, always=True)
@@ -141,7 +141,7 @@ def form_of(template: object) -> MarkupForm:
 
 
 def _beside(mark: str) -> tuple[str, ...]:
-    """Further marks of a form that is known by one."""
+    """Return the further markers of a format that is identified by one."""
     return _BESIDE.get(mark) or (FORMS[mark].marks if mark in FORMS else ())
 
 

@@ -1,7 +1,7 @@
-"""Reads an answer whose server may have passed on the marks of its model, of which nothing is known.
+"""Read an answer whose server may have passed on the markers of an unknown model.
 
-Servers without a parser for a model pass on what it writes around its thoughts. So the beginning of an answer is
-compared with the marks of all families that are known; text that begins in another way is passed on as it comes.
+Servers without a parser for a model pass on what it writes around its reasoning. So the beginning of an answer is
+compared with the markers of all known families; text that begins differently is passed on as it streams.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CHANNELS = ("<|channel|>", "<|start|>assistant")  # of gpt-oss
 _BARE_CHANNEL, _BARE_FINAL = "analysis", "assistantfinal"  # the same, from a server that leaves out control tokens
 _LONGEST_BARE = 100_000  # characters
 BEGINS = (*(begin for begin, _ in (*THOUGHTS, *IN_WORDS)), *_CHANNELS)
-"""The marks that such an answer begins with."""
+"""The markers that such an answer begins with."""
 
 
 class Leaked:
@@ -25,7 +25,7 @@ class Leaked:
 
     Args:
         tools: that the model may call.
-        asks_for: whether the prompt holds a text.
+        asks_for: returns whether the prompt contains a text.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Leaked:
     ) -> None:
         self._tools, self._asks_for = tools, asks_for
         self._pieces: list[str] = []  # held back
-        self._begun = ""  # what is certain to be the beginning, no longer than a mark
+        self._begun = ""  # what is certain to be the beginning, no longer than a marker
         self._inner: Reader | None = None
         self._is_plain = self._is_bare = False
         self._seen, self._length = "", 0  # of a bare channel: its last characters, and its length
@@ -66,7 +66,7 @@ class Leaked:
         return Parts(self._released()) if self._inner is None else self._inner.finish()
 
     def _bare(self, text: str) -> Parts:
-        """What begins as a thought of gpt-oss without its marks; it is one only if the end of such a one follows."""
+        """Read what begins like gpt-oss reasoning without its markers; it is that only if its end follows."""
         window = self._seen + text
         self._seen, self._length = window[1 - len(_BARE_FINAL) :], self._length + len(text)
         if _BARE_FINAL not in window and self._length < _LONGEST_BARE:
@@ -82,7 +82,7 @@ class Leaked:
         return held
 
     def _chosen(self, begun: str) -> Reader | None:
-        """What reads an answer that begins so; ``None`` where it is text, or too short to tell."""
+        """Return the reader for an answer with this beginning; ``None`` if it is text, or too short to decide."""
         if begun.startswith(_CHANNELS):
             return Channels(Tools(self._tools))
         thought = next((pair for pair in (*THOUGHTS, *IN_WORDS) if begun.startswith(pair[0])), None)

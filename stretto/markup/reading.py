@@ -1,7 +1,7 @@
-"""Takes thoughts and calls out of the text of one answer, while it comes.
+"""Extract reasoning and calls from the text of one answer while it streams.
 
-What is read does not depend on the pieces that the text comes in. Marks that lead to nothing readable stay text, as the
-model wrote them. Each character is looked at a few times at most, whatever a model writes.
+The result does not depend on how the stream was chunked. Markers that lead to nothing readable stay text, as the model
+wrote them. Each character is read a few times at most, whatever a model writes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class Reader(Protocol):
 
     @property
     def is_thinking(self) -> bool:
-        """Whether what comes next is thought, as far as it is known."""
+        """Whether what comes next is reasoning, as far as known."""
         ...
 
     def feed(self, text: str) -> Parts:
-        """Take more of the text; give what is certain now."""
+        """Take more of the text; return what is certain now."""
         ...
 
     def finish(self) -> Parts:
-        """Give the rest, at the end of the text."""
+        """Return the rest, at the end of the text."""
         ...
 
 
@@ -40,14 +40,14 @@ def reader_of(
     held: bool = False,
     whole: bool = False,
 ) -> Reader | None:
-    """The reader of an answer; ``None`` where it has nothing to look for.
+    """Return the reader for an answer; ``None`` if it has nothing to look for.
 
     Args:
-        form: the marks of the model.
+        form: the markers of the model.
         tools: that it may call.
-        opened: the answer begins within a thought.
-        held: the answer is held to a format, and holds neither thoughts nor marks.
-        whole: the answer is one call, and held to its schema.
+        opened: the answer begins within reasoning.
+        held: the answer is constrained to a format, and contains neither reasoning nor markers.
+        whole: the answer is one call, constrained to its schema.
     """
     if held or whole:
         return MarkReader(PLAIN, tools, whole=True) if whole else None
@@ -64,7 +64,7 @@ class _Found:
 
 
 class MarkReader:
-    """Reads thoughts between two marks at the beginning of an answer, and calls behind a mark.
+    """Reads reasoning between two markers at the beginning of an answer, and calls after a marker.
 
     With ``whole``, the answer is one JSON object. See `reader_of` for the other arguments.
     """
@@ -74,20 +74,20 @@ class MarkReader:
     ) -> None:
         self._thought, self._answers = form.thought, form.answers
         self._form, self._may_call = form.calls or CallForm(), bool(tools)
-        self._marks: tuple[str, ...] = ()  # that calls begin with
+        self._marks: tuple[str, ...] = ()  # markers that calls begin with
         if self._may_call and self._form.begin:
-            # Qwen3-Coder leaves its own mark out before some functions.
+            # Qwen3-Coder omits its marker before some functions.
             self._marks = (self._form.begin, *(("<function=",) if self._form.body == "elements" else ()))
         self._tools = Tools(tools)
         self._state = self._objects if whole else self._think if opened else self._begin
         self._held = ""
-        self._space = ""  # white space before a mark, which means nothing before a call
-        self._pieces: list[str] = []  # of a thought that goes on
+        self._space = ""  # white space before a marker, which is meaningless before a call
+        self._pieces: list[str] = []  # of unfinished reasoning
         self._has_thought = False  # already: an empty line comes before the next one
         self._span: JsonSpan | None = None  # of the object of a call
-        self._searched = 0  # characters of the held text that need no second look
+        self._searched = 0  # characters of the held text that are already searched
         self._ended = False
-        self._closing = ""  # the mark behind the answer
+        self._closing = ""  # the marker after the answer
         self._found = _Found()
 
     @property
@@ -114,10 +114,10 @@ class MarkReader:
             calls=tuple(found.calls),
         )
 
-    # Each state takes what it can of the held text, and returns whether another one goes on with the rest.
+    # Each state consumes what it can of the held text, and returns whether another state continues with the rest.
 
     def _begin(self) -> bool:
-        """At the beginning, where a thought may stand."""
+        """Handle the beginning, where reasoning can come."""
         if self._thought is None:
             return self._begin_answer()
         begun, mark = self._held.lstrip(), self._thought[0]
@@ -127,7 +127,7 @@ class MarkReader:
         return self._begin_answer() if self._ended or not mark.startswith(begun) else False
 
     def _begin_answer(self) -> bool:
-        """Behind a thought, if there was one: the answer may be one call."""
+        """Handle the beginning of the answer after any reasoning: it can be one call."""
         begun = self._held.lstrip()
         python = "<|python_tag|>" if self._may_call and self._form.begin == "<|python_tag|>" else ""
         if not self._ended and (not begun or (python and python.startswith(begun))):
@@ -141,7 +141,7 @@ class MarkReader:
         return True
 
     def _think(self) -> bool:
-        assert self._thought is not None  # noqa: S101 - for the type checker: only a form with thoughts comes here
+        assert self._thought is not None  # noqa: S101 - for the type checker: only a form with reasoning gets here
         end = self._thought[1]
         at = self._held.find(end)
         if at < 0:
@@ -150,7 +150,7 @@ class MarkReader:
             self._held = self._held[len(self._held) - keep :]
             if self._ended:
                 calls = self._called_in()
-                if self._has_thought and not calls:  # no second thought: the answer speaks of the mark
+                if self._has_thought and not calls:  # not reasoning again: the answer mentions the marker
                     self._tell(self._thought[0] + "".join(self._pieces))
                     self._pieces.clear()
                 self._tell_thought(calls)
@@ -169,7 +169,7 @@ class MarkReader:
         self._pieces.clear()
 
     def _called_in(self) -> Sequence[ParsedCall]:
-        """Take the calls that a thought without an end closes with: Qwen3.5 and Apertus call tools so."""
+        """Take the calls at the end of unclosed reasoning: Qwen3.5 and Apertus call tools this way."""
         thought = "".join(self._pieces)
         mark = self._form.begin if self._may_call else ""
         calls: Sequence[ParsedCall] = ()
@@ -180,7 +180,7 @@ class MarkReader:
         return calls
 
     def _behind_thought(self) -> bool:
-        """Before the answer, which some put between two marks, or before another thought."""
+        """Handle what follows reasoning: the answer, which some put between two markers, or more reasoning."""
         assert self._thought is not None  # noqa: S101 - as above
         self._held = self._held.lstrip()
         for opening, closing in () if self._closing else ((self._thought[0], ""), *self._answers):
@@ -196,7 +196,7 @@ class MarkReader:
         return True
 
     def _say(self) -> bool:
-        """Text, up to the mark of a call."""
+        """Handle text, up to the marker of a call."""
         form, marks = self._form, self._marks
         at, mark = min(((at, mark) for mark in marks if (at := self._held.find(mark)) >= 0), default=(-1, ""))
         if at < 0:
@@ -212,7 +212,7 @@ class MarkReader:
         return True
 
     def _certain(self, marks: tuple[str, ...]) -> str:
-        """Take what is certain to be text: it may end with a part of a mark, or with white space before one."""
+        """Take what is certain to be text, leaving a partial marker or white space that could precede one."""
         end = self._closing
         if self._ended:
             said, self._held = self._held, ""
@@ -220,14 +220,14 @@ class MarkReader:
         keep = held_back(self._held, (*marks, end) if end else marks)
         if end and self._held.rstrip().endswith(end):
             keep = len(self._held) - self._held.rfind(end)
-        if marks or end:  # white space before a mark means nothing
+        if marks or end:  # white space before a marker is meaningless
             sure = self._held[: len(self._held) - keep]
             keep += len(sure) - len(sure.rstrip())
         said, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
         return said
 
     def _object(self) -> bool:
-        """Calls that are a JSON object, or a list of some, between two marks."""
+        """Handle calls that are a JSON object, or a list of them, between two markers."""
         if self._span is None:
             begun = self._held[self._searched :].lstrip()
             if begun and begun[0] not in "{[":
@@ -251,7 +251,7 @@ class MarkReader:
         return self._are_calls(calls, after)
 
     def _elements(self) -> bool:
-        """A call whose arguments are elements; the values may hold anything, the mark behind it too."""
+        """Handle a call whose arguments are elements; their values can contain anything, even the end marker."""
         begin, end = self._form.begin, self._form.end
         while (at := self._held.find(end, self._searched)) >= 0:
             body = self._held[len(begin) : at]
@@ -262,7 +262,7 @@ class MarkReader:
         return self._is_text(len(self._held)) if self._ended else False
 
     def _enclosed(self) -> bool:
-        """Calls between two marks that stand in no value; a text may follow."""
+        """Handle calls between two markers that occur in no value; text can follow."""
         at = self._held.find(self._form.end, self._searched)
         if at < 0:
             self._searched = max(self._searched, len(self._held) - len(self._form.end) + 1)
@@ -271,15 +271,15 @@ class MarkReader:
         return self._are_calls(self._tools.of_marked(self._held[:after]), after)
 
     def _rest(self) -> bool:
-        """Calls up to the end of the answer."""
+        """Handle calls up to the end of the answer."""
         return self._are_all(self._tools.of_marked)
 
     def _python(self) -> bool:
-        """An answer that is nothing but a list of calls, as Python writes them."""
+        """Handle an answer that is only a list of calls in Python syntax."""
         return self._are_all(self._tools.of_python)
 
     def _objects(self) -> bool:
-        """An answer that is nothing but calls, as JSON objects."""
+        """Handle an answer that is only calls as JSON objects."""
         return self._are_all(lambda text: self._tools.of_objects(text.removeprefix("<|python_tag|>")))
 
     def _are_all(self, read: Callable[[str], Sequence[ParsedCall]]) -> bool:
@@ -293,13 +293,13 @@ class MarkReader:
         return False
 
     def _is_text(self, length: int) -> bool:
-        """Pass so much of the held text on: it is no call."""
+        """Pass ``length`` characters of the held text on as text."""
         self._tell(self._space + self._held[:length])
         self._space, self._held, self._state = "", self._held[length:], self._say
         return bool(self._held)
 
     def _are_calls(self, calls: Sequence[ParsedCall], length: int) -> bool:
-        """Take calls out of so much of the held text, which is text if there are none."""
+        """Replace ``length`` characters of the held text by calls, or pass them on as text if there are none."""
         if not calls:
             return self._is_text(length)
         self._found.calls += calls
@@ -319,22 +319,22 @@ class MarkReader:
 
 _MARK = re.compile("|".join(map(re.escape, CHANNEL_MARKS)))
 _TOOL = re.compile(r"\bto=(?:functions\.)?([\w.-]{1,128})")
-_RECIPIENT = re.compile(r"\s*to=\S{1,160}\s?")  # the prompt ends within a head, and a call may name its tool there
+_RECIPIENT = re.compile(r"\s*to=\S{1,160}\s?")  # the prompt ends within a header, and a call can name its tool there
 _MAY_NAME_ONE = re.compile(r"\s*(?:t(?:o(?:=\S{0,160}\s?)?)?)?")
 _HEAD_BEGINS = frozenset({"<|channel|>", "<|start|>"})
-_WORDS = ("assistant", "analysis", "commentary", "final", "json", "code", "to=")  # of a head
+_WORDS = ("assistant", "analysis", "commentary", "final", "json", "code", "to=")  # of a header
 _HEAD = re.compile(rf"(?:\s|{'|'.join(_WORDS)}[\w.-]+)*+")
 
 
 class Channels:
-    """Reads an answer in channels. A call that cannot be read stays text; so does what stands in no channel."""
+    """Reads an answer in channels. Unreadable calls, and anything outside a channel, stay text."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._held, self._begins = "", True  # nothing has been taken yet
-        self._head: list[str] | None = None  # of the message that begins, while it is read
+        self._head: list[str] | None = None  # of a message, while it is being read
         self._channel, self._tool = "final", ""
-        self._body: list[str] = []  # of a thought or a call
+        self._body: list[str] = []  # of reasoning or a call
         self._has_thought = False  # already: an empty line comes before the next one
 
     @property
@@ -399,19 +399,19 @@ class Channels:
             self._head.append(" ")
 
     def _open(self, head: str) -> None:
-        """A message begins, of which the head tells what it is."""
+        """Begin a message; its header says what it is."""
         tool = _TOOL.search(head)
         self._tool = "" if tool is None else tool[1]
         self._channel = "analysis" if "analysis" in head else "final"
         self._head = None
 
     def _end(self, said: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
-        """The message ends: what it was is certain now."""
-        if self._head is not None:  # the mark between head and message is missing, or all but the head
+        """End the message: now it is certain what it was."""
+        if self._head is not None:  # the marker between header and message is missing, or everything but the header
             head = "".join(self._head)
             message = _HEAD.sub("", head, count=1)
             self._open(head)
-            if any(word.startswith(message) for word in _WORDS):  # the answer is cut within the head
+            if any(word.startswith(message) for word in _WORDS):  # the answer is cut within the header
                 self._channel, self._tool = "final", ""
             else:
                 self._take(message, said)

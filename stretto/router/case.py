@@ -265,7 +265,7 @@ class Case:
 
     @lazy
     def _form(self) -> tuple[int, str | None]:
-        """The number of lines that can be answered separately and why they must not be; 0 and ``None`` without a list."""
+        """The number of lines that can be answered separately, and why not; 0 and ``None`` without a list."""
         question, judged = self.request.question, self.judgement.shapes["items"]
         if self.request.strategy != "auto" or judged < ITEMS_WORTH_SPLITTING or not may_be_list(question):
             return 0, None

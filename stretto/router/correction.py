@@ -1,7 +1,7 @@
-"""A correction of the router that was learned from questions of the user, kept beside the settings.
+"""A correction of the router learned from the user's questions, stored next to the settings.
 
-It is one number, added to the log-odds that an outline with parallel points suits: enough for somebody who wants points
-more often or less often than the library expects, and too little to learn a few questions by heart.
+It is one number, added to the log-odds that an outline with parallel points suits: enough for users who want points
+more or less often than the library expects, and too little to memorise a few questions.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from stretto.config.kept_values import beside_settings, read_kept, write_kept
 from stretto.router.shape import Judgement
 
 AGAIN = "stretto calibrate --router"
-_SPREAD = 1.0  # of the correction before anything is known: that of a normal distribution, in log-odds
+_SPREAD = 1.0  # standard deviation of the normal prior of the correction, in log-odds
 _WIDEST, _STEPS = 20.0, 50
 
 
 class Correction(BaseModel):
-    """What was learned.
+    """The learned correction.
 
     Attributes:
         offset: added to the log-odds that an outline suits.
         learned: the day.
         questions: how many it was learned from.
         right_before: questions whose strategy was right without it.
-        right: the same with corrections that were learned from the other questions.
+        right: the same with corrections learned from the other questions.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +43,7 @@ class Correction(BaseModel):
 
 
 def correction_file() -> Path:
-    """Where the correction is kept."""
+    """Return the path of the stored correction."""
     return beside_settings("router.json")
 
 
@@ -54,24 +54,24 @@ def keep_correction(found: Correction) -> Path:
 
 
 def correction() -> Correction | None:
-    """The correction that is kept; ``None`` where there is none. Reads a file at most."""
+    """Return the stored correction, or ``None``. Reads at most one file."""
     return read_kept(correction_file(), Correction, AGAIN)
 
 
 def corrected(judgement: Judgement) -> Judgement:
-    """A judgement with the correction that is kept."""
+    """Apply the stored correction to a judgement."""
     found = correction()
     return judgement if found is None else replace(judgement, skeleton=moved(judgement.skeleton, found.offset))
 
 
 def moved(probability: float, offset: float) -> float:
-    """A probability whose log-odds are moved."""
+    """Add an offset to the log-odds of a probability."""
     bounded = min(max(probability, 1e-9), 1 - 1e-9)
     return 1 / (1 + math.exp(-(math.log(bounded / (1 - bounded)) + offset)))
 
 
 def fitted(probabilities: Sequence[float], wanted: Sequence[bool]) -> float:
-    """The offset under which what was wanted is likeliest, held near 0 by its spread; found by bisection."""
+    """Return the most likely offset given what was wanted and the prior around 0, found by bisection."""
     low, high = -_WIDEST, _WIDEST
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -13,7 +13,7 @@ HEAD_CHARACTERS = 800
 TAIL_CHARACTERS = 500
 
 
-LONGEST = 80  # characters; a longer question stands alone
+LONGEST = 80  # characters; a longer question needs no context
 
 
 def excerpt(text: str) -> str:

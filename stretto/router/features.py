@@ -1,9 +1,9 @@
 """Cues of a prompt: words, word pairs, concepts and structure, under readable names.
 
 All cues share one bag. ``w`` a word, ``w v`` a pair, ``|w`` a word that begins a clause, ``$w`` a word of the last
-clause, ``~stem`` the first letters of a word, ``^xy`` two adjacent characters of a script without blanks between words,
+clause, ``~stem`` the first letters of a word, ``^xy`` two adjacent characters of a script without spaces between words,
 ``@c`` a concept of the lexicon, ``@c>@d`` two successive concepts, ``=name`` a structural fact. The lexicon lists the
-words for a concept in several languages, so that training on English carries over to them.
+words for a concept in multiple languages, so that training on English carries over to them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from stretto.router.excerpt import excerpt
 STEM = 5  # letters
 MAX_WORDS = 400
 BREAK = "."
-_FEWEST_LETTERS = 3  # of the beginning of a word by which it is known
+_FEWEST_LETTERS = 3  # of the beginning by which a word is recognised
 
 _KEPT = string.ascii_letters + string.digits + "+#-"
-# UTF-8 bytes, which are translated many times as fast as characters; bytes of other scripts are kept.
+# UTF-8 bytes, which are translated much faster than characters; bytes of other scripts are kept.
 _CLEAN = bytes(
     code if code > 127 or chr(code) in _KEPT else ord(BREAK if chr(code) in ".!?:;\n" else " ") for code in range(256)
 )
@@ -49,7 +49,7 @@ _LENGTH_STEPS = (25, 50, 80, 120, 200, 350, 700, 1500, 4000)
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Concepts by word, by the beginning of a word, and by substring in scripts without blanks."""
+    """Concepts by word, by the beginning of a word, and by substring in scripts without spaces."""
 
     words: dict[str, tuple[str, ...]]
     beginnings: dict[str, tuple[str, ...]]
@@ -58,7 +58,7 @@ class Lexicon:
     pattern: re.Pattern[str]  # finds the keys of ``unspaced``, the longest first
 
     def of(self, word: str) -> tuple[str, ...]:
-        """The concepts of a word, inflected or not."""
+        """Return the concepts of a word, inflected or not."""
         if found := self.words.get(word) or (word[:1] in _CLITICS_BEGIN and self.words.get(_bare(word))):
             return found
         if word[:_FEWEST_LETTERS] in self.begun:
@@ -70,7 +70,7 @@ class Lexicon:
 
 @cache
 def lexicon() -> Lexicon:
-    """The library's lexicon, read once."""
+    """Return the library's lexicon, read once."""
     words: dict[str, list[str]] = {}
     unspaced: dict[str, list[str]] = {}
     concept = ""
@@ -94,11 +94,11 @@ def lexicon() -> Lexicon:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The cues that a model knows, by their parts: to look one up is faster than to put its name together.
+    """The cues that a model knows, by parts: a lookup is faster than building the name of a cue.
 
     Attributes:
-        names: all of them.
-        behind: pairs by their first and second word; behind a `BREAK`, the first words of clauses.
+        names: the names of all cues.
+        behind: pairs by their first and second word; after a `BREAK`, the first words of clauses.
         stems: by their letters.
         last: words of the last clause.
     """
@@ -110,7 +110,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, names: Collection[str]) -> Vocabulary:
-        """The same names."""
+        """Build it from the names of cues."""
         behind: dict[str, dict[str, str]] = {}
         for name in names:
             first, blank, second = name.partition(" ")
@@ -121,7 +121,7 @@ class Vocabulary:
 
 
 def _bare(word: str) -> str:
-    """An Arabic word without its prefixed article, conjunction or preposition; any other word unchanged."""
+    """Strip the prefixed article, conjunction or preposition of an Arabic word; return any other word unchanged."""
     found = _ARABIC_CLITICS.match(word)
     return word[found.end() :] if found else word
 
@@ -129,7 +129,7 @@ def _bare(word: str) -> str:
 def cues(prompt: str, known: Vocabulary | None = None) -> list[str]:
     """Return the names of a prompt's cues, without duplicates, in arbitrary order. Any text is accepted.
 
-    ``known``: the cues that are asked for; others may be left out.
+    ``known``: the cues that are needed; others may be left out.
     """
     text = excerpt(prompt)
     folded = fold(text)
@@ -178,7 +178,7 @@ def _of_words(words: list[str], found: list[str], known: Vocabulary | None, *, p
 
 
 def words_and_breaks(text: str) -> list[str]:
-    """The words of a folded text, with a `BREAK` before every clause.
+    """Return the words of a folded text, with a `BREAK` before every clause.
 
     A text of more than ``MAX_WORDS`` words is cut after the clause that exceeds them.
     """
@@ -204,7 +204,7 @@ def _cut(words: list[str]) -> list[str]:
 
 
 def _without_runs(words: list[str], found: list[str]) -> list[str]:
-    """Remove runs of a script without blanks from the words, and add the cues of their characters.
+    """Remove runs of a script without spaces from the words, and add the cues of their characters.
 
     The cues are all pairs of characters, the first two at the start of a clause, and the last three of the text.
     """
@@ -229,7 +229,7 @@ def _without_runs(words: list[str], found: list[str]) -> list[str]:
 
 
 def _of_characters(text: str, before: str, found: list[str]) -> None:
-    """Add the concepts of a script without blanks and their successions; ``before`` is the preceding concept."""
+    """Add the concepts of a script without spaces and their successions; ``before`` is the preceding concept."""
     known = lexicon()
     for match in known.pattern.findall(text):
         concepts = known.unspaced[match]
@@ -239,10 +239,10 @@ def _of_characters(text: str, before: str, found: list[str]) -> None:
 
 
 def structure(prompt: str, text: str) -> list[str]:
-    """The names of structural facts of a prompt; ``text`` is the part of it that is read."""
+    """Return the names of a prompt's structural facts; ``text`` is the part of it that is read."""
     facts = [f"=length{bisect_left(_LENGTH_STEPS, len(prompt))}"]
     end = text.rstrip()[-1:]
-    # Counted in what remains without letters and blanks: a few bytes, none of them part of another character.
+    # Counted in what remains without letters and spaces: a few bytes, none of them part of another character.
     marks = text.encode("utf-8", "surrogatepass").translate(None, _NO_MARKS)
     if questions := marks.count(b"?"):
         facts.append(f"=questions{min(questions, 3)}")
@@ -268,7 +268,7 @@ def structure(prompt: str, text: str) -> list[str]:
 
 
 def _quotes(text: str) -> bool:
-    """Whether the text holds a quotation of some length: from its first mark to the next one that may end it."""
+    """Return whether the text contains a long quotation: from its first mark to the next one that can end it."""
     start, straight = 0, False
     for end in _QUOTE_ENDS.finditer(text):
         begun = (

@@ -1,10 +1,10 @@
 """Expected cost of a call, by a simple model with explicit assumptions.
 
 A call takes the time to its first token plus its tokens divided by the rate. Each strategy computes the cost of its
-own calls, in the module of its offer. The figures are good for ranking strategies; they are no promises. A local
-backend is measured once its model is loaded and has answered: the time of a step by its rows, which says how long a
-short prompt takes to read and how much calls slow each other, and the tokens that the decoding method commits in one.
-Of a server, the first answers show both times, by the number of calls that were under way.
+calls in the module of its offer. The figures are good for ranking strategies; they are not promises. A local backend is
+measured once its model is loaded and has answered: the time of a step by number of rows, which shows how long a short
+prefill takes and how much calls slow each other down, and the tokens that the decoding method commits per step. For a
+server, the first answers show both times, by the number of calls in flight.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ TOKENS_BY_SHAPE: dict[Shape, int] = {
 TYPICAL_TOKENS_PER_WORD = 1.35
 INSTRUCTION_TOKENS = 220  # of the prompt of one part, besides the question
 SLOWEST_PART = 1.5  # times the mean
-SPECULATION = 1.5  # times as fast is a call that runs alone; calls side by side leave little room for drafts
-# Drafts of points win no more than that either: what was measured may come from code, or from an answer that looped.
-SHORT_PROMPT = 64  # tokens that a model in this process has to read of a usual prompt; what it has read, it keeps
-READ_PER_S = 8_000.0  # prompt tokens a second, on a server that reads each prompt from its beginning
+SPECULATION = 1.5  # speed-up of a call that runs alone; parallel calls leave little room for drafts
+# Drafts of points gain no more than that either: what was measured may come from code, or from an answer that looped.
+SHORT_PROMPT = 64  # tokens of a usual prompt that a model in this process has to prefill; the rest is in its KV cache
+READ_PER_S = 8_000.0  # prompt tokens per second, on a server without a prefix cache
 
 
 class Speed(NamedTuple):
@@ -36,12 +36,12 @@ class Speed(NamedTuple):
     Attributes:
         first_token_s: seconds to the first token.
         tokens_per_s: tokens per second of one call.
-        concurrent_calls: calls that run side by side; at that speed, unless ``step_ms`` is known.
-        alone: how many times as fast one call by itself is.
-        read_per_s: prompt tokens per second of calls that have nothing in common for it.
-        step_ms: milliseconds of a step by its rows, one for each call; ``None`` where calls do not slow each other.
-        busy: calls of other answers that run beside.
-        first_s: seconds to the first token by the number of calls, as the last ones took; empty: not seen.
+        concurrent_calls: calls that run in parallel; at that speed, unless ``step_ms`` is known.
+        alone: speed-up of a call that runs alone.
+        read_per_s: prompt tokens per second of calls without a cached prefix.
+        step_ms: milliseconds of a step by its rows, one for each call; ``None`` if calls do not slow each other down.
+        busy: concurrent calls of other answers.
+        first_s: seconds to the first token by the number of calls, as last measured; empty: not measured.
     """
 
     first_token_s: float
@@ -54,7 +54,7 @@ class Speed(NamedTuple):
     first_s: Mapping[int, float] = {}
 
     def first_of(self, calls: int) -> float:
-        """Seconds to the first token of a call among so many, those of other answers not counted."""
+        """Return the seconds to the first token of one of so many calls, not counting those of other answers."""
         return between(self.first_s, calls + self.busy) if self.first_s else self.first_token_s
 
 
@@ -68,10 +68,10 @@ def speed_of(
     kept: Mapping[int, float] | None = None,
     shape: Shape | None = None,
 ) -> Speed:
-    """The assumed speed of a backend: models in this process are slower per call, small remote ones are faster.
+    """Return the assumed speed of a backend: models in this process are slower per call, small remote ones are faster.
 
-    Uses the measured time per token of the decoding method and the times of steps, if they are known, else ``kept``:
-    tokens a second of a stream by the number of streams, as `stretto check` measured them.
+    Uses the measured time per token of the decoding method and the times of steps if known, or else ``kept``: tokens
+    per second of a stream by the number of streams, as measured by `stretto check`.
     """
     concurrent_calls = capabilities.concurrent_calls
     if decoding is not None and decoding.ms_per_token:
@@ -93,9 +93,9 @@ def speed_of(
 
 
 def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecast:
-    """Expected speed of a decoding method on a local backend, from measurements only.
+    """Forecast the speed of a decoding method on a local backend, from measurements only.
 
-    Time per token is the measured time of a step with the method's average number of rows, divided by the average
+    The time per token is the measured time of a step with the method's average number of rows, divided by the average
     number of tokens it commits. Without drafts, a step has one row and commits one token.
     """
     if measured is None:
@@ -128,19 +128,19 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
 def answer_tokens(
     shape: Shape, *, words: int | None = None, max_tokens: int | None = None, seen: int | None = None
 ) -> int:
-    """Expected tokens of an answer.
+    """Estimate the tokens of an answer.
 
-    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit, ``seen`` what direct answers
-    of this model to such questions had.
+    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit, ``seen`` the usual tokens of
+    this model's direct answers to such questions.
     """
     tokens = round(words * TYPICAL_TOKENS_PER_WORD) if words else seen or TOKENS_BY_SHAPE[shape]
     return max(1, tokens if max_tokens is None else min(tokens, max_tokens))
 
 
 def reading_s(speed: Speed, measured: Measured | None, tokens: int) -> float:
-    """Expected seconds to read a prompt of so many tokens, beyond those in the time to a first token.
+    """Estimate the prefill seconds of a prompt, beyond those included in the time to a first token.
 
-    A server reads a usual prompt in no time; what a model in this process takes was measured.
+    A server's prefill of a usual prompt counts as instant; that of a model in this process was measured.
     """
     if measured is None or not measured.step_ms:
         return tokens / speed.read_per_s
@@ -149,21 +149,21 @@ def reading_s(speed: Speed, measured: Measured | None, tokens: int) -> float:
 
 
 def direct_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
-    """Expected cost of one generation of ``answer`` tokens. ``Forecast.tokens`` counts prompt and answer."""
+    """Forecast the cost of one generation of ``answer`` tokens. ``Forecast.tokens`` counts prompt and answer."""
     total_s = seconds(speed, answer / speed.alone) + prompt_tokens / speed.read_per_s
     return Forecast(seconds=round(total_s, 2), tokens=prompt_tokens + answer, calls=1, written=answer)
 
 
 def all_s(speed: Speed, tokens: float, calls: int) -> float:
-    """Expected seconds of so many calls of that many tokens each, as many at a time as the backend takes."""
+    """Estimate the seconds of so many calls of that many tokens each, as many at a time as the backend runs."""
     side_by_side = max(1, min(calls, speed.concurrent_calls))
     return math.ceil(calls / side_by_side) * seconds(speed, tokens, calls=side_by_side)
 
 
 def seconds(speed: Speed, tokens: float, *, calls: int = 1) -> float:
-    """Expected seconds of one call that generates this many tokens, while so many ``calls`` of the answer run.
+    """Estimate the seconds of one call that generates this many tokens, while ``calls`` calls of the answer run.
 
-    Calls in one batch are not drafted for, so each commits a token a step.
+    Calls in one batch get no drafts, so each commits one token per step.
     """
     together = calls + speed.busy
     rate = speed.tokens_per_s if together == 1 or speed.step_ms is None else 1000 / speed.step_ms(together)

@@ -1,4 +1,4 @@
-"""How many tokens a value has that fits a JSON schema, as far as the schema tells: for forecasts, not for limits."""
+"""Estimate the tokens of a value that fits a JSON schema, as far as the schema shows: for forecasts, not for limits."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _SENTENCE = re.compile(r"(?<![a-z])(?:one|a single|a short|single) (?:sentence|l
 
 
 class SchemaTokens:
-    """Counts the tokens that values of one schema, and of its parts, are expected to have.
+    """Estimates the tokens of values of one schema and of its parts.
 
     Args:
-        root: the schema that the $refs of its parts are in.
+        root: the schema that the $refs of its parts refer to.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
@@ -44,10 +44,10 @@ class SchemaTokens:
         self._known: dict[tuple[int, str], int] = {}
 
     def of(self, schema: Any, name: str = "") -> int:
-        """Expected tokens of a value of this part, which is the field of this ``name``."""
+        """Estimate the tokens of a value of this part, which is the field of this ``name``."""
         key = (id(schema), name)
         if key not in self._known:
-            self._known[key] = _UNKNOWN  # of a part within itself
+            self._known[key] = _UNKNOWN  # for a recursive part
             self._known[key] = min(self._of(resolved(schema, self._root), name), _MOST)
         return self._known[key]
 
@@ -67,7 +67,7 @@ class SchemaTokens:
 
 
 def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
-    """The schema that a chain of local $refs leads to, with what stands beside them; others stay as they are."""
+    """Follow a chain of local $refs to its schema, merging sibling keywords; other $refs stay unchanged."""
     for _ in range(_CHAIN):
         if not (isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str)):
             break
@@ -79,7 +79,7 @@ def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 def without_null(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a value may be besides null, where that is one thing; else the schema as it is."""
+    """Return the only alternative to null that a schema allows, or else the schema unchanged."""
     if isinstance(kinds := schema.get("type"), list):
         others = [each for each in kinds if each != "null"]
         return {**schema, "type": others[0]} if len(others) == 1 else schema
@@ -94,7 +94,7 @@ def without_null(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[
 
 
 def elements_of(schema: Mapping[str, Any]) -> int:
-    """Expected elements of an array."""
+    """Estimate the number of elements of an array."""
     least, most = schema.get("minItems"), schema.get("maxItems")
     low = int(least) if isinstance(least, int | float) else 0
     high = int(most) if isinstance(most, int | float) else max(low, USUAL_ELEMENTS)

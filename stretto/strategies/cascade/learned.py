@@ -76,7 +76,7 @@ class Learned(BaseModel):
 
     @property
     def source(self) -> str:
-        """Where the thresholds come from, as the end of a sentence."""
+        """The origin of the thresholds, as the end of a sentence."""
         return f", as learned from {self.questions} questions on {self.learned}"
 
     def bound(self, place: int) -> Bound | None:

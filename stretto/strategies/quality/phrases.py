@@ -1,4 +1,4 @@
-"""Finds runs of words that occur in given texts, above all in the prompts that were sent for an answer."""
+"""Find runs of words that occur in given texts, above all in the prompts that were sent for an answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stretto.strategies.quality.words import sentences_of, words_of
 from stretto.values.answer_warning import Warn
 
 RUN = 8  # words in a row that no writer shares with a prompt by chance
-WHOLE = 5  # words of a whole sentence that count, where it is shorter than a run
+WHOLE = 5  # words of a whole sentence that counts although it is shorter than a run
 SHOWN = 2  # words of a run inside a sentence that are shown before it can be distinguished from other text
 
 

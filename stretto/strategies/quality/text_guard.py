@@ -38,7 +38,7 @@ class LowQualityTextError(StrettoError):
 
 
 class TextGuard:
-    """Watches the text of one call and ends the call where the text is spoiled.
+    """Watches the text of one call, and ends the call when the text is spoiled.
 
     Args:
         leaks: looks for words of the prompts.

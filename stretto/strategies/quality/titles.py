@@ -61,7 +61,7 @@ class Titles:
 
 
 def is_placeholder(words: Sequence[str]) -> bool:
-    """Whether a title says only that it is one: "Title of the first point", "Point 3", "..."."""
+    """Return whether a title says only that it is one: "Title of the first point", "Point 3", "..."."""
     known = echoes()
     empty = [word for word in words if word in known.labels or word in known.ordinals or word.isdigit()]
     return len(empty) == len(words) and (not words or any(word in known.labels for word in words))

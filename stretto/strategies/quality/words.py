@@ -18,17 +18,17 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{1,{LONGEST}}}")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in lower case; in scripts without blanks, its characters."""
+    """Return the words of a text in lower case; in scripts without spaces, its characters."""
     return _WORD.findall(text.casefold())
 
 
 def letters_of(text: str) -> str:
-    """The letters and digits of a text in lower case, with nothing between them."""
+    """Return the letters and digits of a text in lower case, with nothing between them."""
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
 def sentences_of(text: str) -> list[list[str]]:
-    """The words of each sentence or line of a text; empty ones are left out."""
+    """Return the words of each sentence or line of a text; empty ones are left out."""
     found: list[list[str]] = [[]]
     text, at = text.casefold(), 0
     for match in _WORD.finditer(text):

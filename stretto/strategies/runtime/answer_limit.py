@@ -38,7 +38,7 @@ class AnswerLimit:
 
     @asynccontextmanager
     async def room(self, part: RunningBranch) -> AsyncGenerator[int | None]:
-        """Reserve the tokens of one call, waiting if needed; yield the most tokens that it may generate.
+        """Reserve the tokens of one call, waiting if needed; yield the most tokens that it can generate.
 
         Raises `NoRoomError` if too little is left to begin a part.
         """

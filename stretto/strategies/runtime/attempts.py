@@ -324,7 +324,7 @@ def _says_something(text: str) -> bool:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a text ends with a whole sentence, outside of a code block."""
+    """Return whether a text ends with a whole sentence, outside a code block."""
     said = text.rstrip()
     if sum(line.lstrip().startswith(("```", "~~~")) for line in said.splitlines()) % 2:
         return False

@@ -119,7 +119,7 @@ class Outcome:
 
     Attributes:
         reason: of its end.
-        error: why it failed; ``None`` where it did not.
+        error: why it failed; ``None`` if it did not.
         cut_by: the check that cut it.
         limit: which limit led to the reason ``length``: ``buffer``, because too much of it waited to be read, or
             ``answer``, because ``max_tokens`` of the whole answer left it fewer tokens than it would have had.
@@ -268,7 +268,7 @@ class RunningBranch:
             self.spec.on_call(self.handed_over - 1, call)
 
     def further(self, number: int) -> FurtherChoice:
-        """A further answer of the same call."""
+        """Return a further answer of the same call."""
         return self.others.setdefault(number, FurtherChoice())
 
     @property

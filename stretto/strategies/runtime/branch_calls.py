@@ -340,7 +340,7 @@ class BranchCalls:
 
 
 def _written_calls(running: RunningBranch, call: BranchCall) -> WrittenCalls | None:
-    """Return the detector of calls in the text of an answer, if its model may make any."""
+    """Return the detector of calls in the text of an answer, if its model is allowed any."""
     prompt, held = call.prompt, call.options.response_format is not None
     may_call = prompt.tools and prompt.tool_choice != "none" and running.spec.standalone
     if held or prompt.n > 1 or call.after or not may_call:

@@ -67,7 +67,7 @@ class BranchSpec:
         allow_refusal: whether a refusal is a result, not a failure.
         allow_empty: whether an answer without text is a result, not a failure.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
-        watch: makes the watch over one attempt's text, which changes it and ends the call where it is spoiled.
+        watch: makes the watch over one attempt's text, which changes it and ends the call when it is spoiled.
         standalone: its text is an answer by itself: its tool calls are passed on, and its reasoning and refusals are
             streamed. Calls wait until its text has been read, so something must read it while it runs. Those of other
             branches are left out.

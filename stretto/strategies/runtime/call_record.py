@@ -1,4 +1,4 @@
-"""Records one call while it runs, for the hooks of the client and for traces."""
+"""Record one call while it runs, for the hooks of the client and for traces."""
 
 from __future__ import annotations
 

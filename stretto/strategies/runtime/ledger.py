@@ -1,4 +1,4 @@
-"""Tracks the usage of an answer against its budget."""
+"""Track the usage of an answer against its budget."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Ledger:
         names: what calls and tokens of the budget are called in errors.
 
     Attributes:
-        spent: what the answer has cost so far in US dollars; ``None`` where a price is unknown.
+        spent: what the answer has cost so far in US dollars; ``None`` if a price is unknown.
         price_known: whether a model's price is known.
     """
 
@@ -76,7 +76,7 @@ class Ledger:
 
     @property
     def calls_left(self) -> int | None:
-        """Number of calls that may still be sent; ``None``: no limit."""
+        """The number of calls that can still be sent; ``None``: no limit."""
         most = self.budget.max_calls
         return None if most is None else max(0, most - self.usage.calls - self.under_way)
 

@@ -1,4 +1,4 @@
-"""Merges branches into one text, in order, while they stream."""
+"""Merge branches into one text, in order, while they stream."""
 
 from __future__ import annotations
 

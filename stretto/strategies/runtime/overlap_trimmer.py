@@ -83,7 +83,7 @@ class OverlapTrimmer:
         words = _WORD.findall(repeated)
         if place and self._before[place - 1].isalnum():  # in the middle of a script without spaces
             return len(repeated) >= _UNSPACED_LETTERS
-        if "\n" in blank:  # lines may well be alike
+        if "\n" in blank:  # lines can well be equal
             return len(words) >= _LINE
         if len(words) > 1:
             return True

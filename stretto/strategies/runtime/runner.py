@@ -231,7 +231,7 @@ class Runner:
         return result or StrategyResult()
 
     def now_s(self) -> float:
-        """Seconds since the request arrived."""
+        """Return the seconds since the request arrived."""
         return time.perf_counter() - self._began
 
     def _free_id(self, wanted: str) -> str:

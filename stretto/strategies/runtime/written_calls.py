@@ -18,7 +18,7 @@ from stretto.strategies.structured.bare_json import json_in, read_json
 from stretto.values.tool_calls import ToolCallFragment
 
 _BEGIN = re.compile(r"(?:(`{3,}+)[ \t]*+(?:json|tool_calls?|tool_code)?[ \t\r]*+\n\s*+)?(?=[{\[])", re.IGNORECASE)
-_BEGINS = re.compile(r"`{1,2}|`{3,}+[ \t]*+\w{0,10}[ \t\r]*+(?:\n\s*+)?")  # what may become one
+_BEGINS = re.compile(r"`{1,2}|`{3,}+[ \t]*+\w{0,10}[ \t\r]*+(?:\n\s*+)?")  # what can become one
 _BLANKS = 40  # characters of white space after text that are held back, since a call could follow
 _LEAD = 1_000  # characters before an object; more of them are text, since all are read again with each chunk
 _MARKS = re.compile("|".join(map(re.escape, BEGINS)))
@@ -156,7 +156,7 @@ class WrittenCalls:
                 return True
             behind = self._held[end:].lstrip()
             self._objects = [*self._objects[: self._whole], self._held[self._start : end]]
-            if not behind.startswith(self._fence):  # nothing has closed the fence yet; the answer may end here
+            if not behind.startswith(self._fence):  # nothing has closed the fence yet; the answer can end here
                 self._at = len(self._held) - len(behind)
                 return self._fence.startswith(behind)
             self._at = len(self._held) - len(behind) + len(self._fence)

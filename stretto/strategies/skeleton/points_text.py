@@ -124,7 +124,7 @@ class PointText:
         lead = _LEAD.match(body)
         at = lead.end() if lead else 0
         seen = ""
-        while seen != self._title:  # letter by letter, because the title may contain markup
+        while seen != self._title:  # letter by letter, because the title can contain markup
             if not self._title.startswith(seen):
                 return body
             if at == len(body):

@@ -337,7 +337,7 @@ class SectionsAnswer:
         written: Sequence[tuple[RunningBranch, int]],
         target: PromptTarget,
     ) -> ModelRequest:
-        """Ask for one section or adjacent ones. ``plan``: as it was when they became known; complete for waiting ones."""
+        """Ask for one section or adjacent ones. ``plan``: as known when they started; complete for waiting ones."""
         named = " | ".join(f'"{each.heading}"' for each in sections)
         alone = len(sections) == 1
         return self._asked(

@@ -32,7 +32,7 @@ class Tags:
 
 @cache
 def forms() -> Mapping[str, Tags]:
-    """All forms by name."""
+    """Return all forms by name."""
     text = resources.files(__package__).joinpath("tags.toml").read_text(encoding="utf-8")
     found = {}
     for name, values in tomllib.loads(text).items():
