@@ -18,7 +18,7 @@ _WORD_END = re.compile(r"\S(?=\s)")
 _LONGEST_COUNTED = 100_000  # characters of a paragraph that are counted at once
 _MOST_ACCENTS = 8  # combining marks that are kept with their letter
 _CHARACTERS = 8  # of a token, as a first estimate
-_HALF = 0.5  # share from which on a chunk ends before a heading
+_HALF = 0.5  # a chunk at least this full ends before a heading
 
 
 @dataclass(frozen=True, slots=True)

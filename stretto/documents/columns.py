@@ -14,7 +14,7 @@ from statistics import median
 from typing import Protocol
 
 _BREAKS = "\r\n"
-_BROKEN = "\x02\ufffe"  # PDFium's sign for a hyphen at the end of a line
+_BROKEN = "\x02\ufffe"  # PDFium's character for a hyphen at the end of a line
 _WIDE = 1.0  # least gap between columns, in heights of the type
 _FEWEST = 4  # fewest pairs of adjacent lines
 _MOST_LINES = 400  # of a page

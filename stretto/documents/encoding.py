@@ -17,7 +17,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _ESCAPED = (b"\x1b$B", b"\x1b$@", b"\x1b(J")  # of ISO-2022-JP, which is ASCII otherwise
-_MOSTLY = 2  # UTF-8 characters per invalid byte from which on a text is faulty UTF-8
+_MOSTLY = 2  # UTF-8 characters per invalid byte that make a text faulty UTF-8
 _SEEN = 262_144  # bytes to guess an encoding from, sampled from the whole file
 _SAMPLES = 256
 _CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a]")

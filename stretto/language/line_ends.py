@@ -42,7 +42,7 @@ _FIELD = re.compile(r"\s*[A-Z][\w-]{0,20}(?: [\w-]{1,20}){0,2}:\s")  # of a form
 _STOPPED = re.compile(r"[.!?:;…。！？：；।؟۔][\"'”’»)\]」』）*_]*\s*$")
 _HEADING = re.compile(r"\s*(?:\d{1,2}(?:\.\d{1,2}){0,3}\.?|§|Section|Article|Chapter|Part|Annex)[ \t]+\S")
 _SENTENCE_WITHIN = re.compile(r"[^\W\d]{3}[.!?] ")
-_RUNNING = 6  # longer lower-case words from which on a numbered line is a sentence
+_RUNNING = 6  # longer lower-case words that make a numbered line a sentence
 _WORD = re.compile(r"\S+")
 _CODE = re.compile(r"[;{}\[\]=\\]\s*$|[\w\])][(]|\s[-+*/=!<>]?=\s|^\s*(?:#include|@|//|/\*)")
 _WIDE = re.compile(rf"[{WITHOUT_BLANKS}]")

@@ -90,7 +90,7 @@ def price_needed(most: float, model: str) -> BudgetExceededError:
 
 
 def least_shared(preference: Preference, capabilities: Capabilities) -> float:
-    """Return the tokens of a shared prefix from which on calls wait for the first one; infinite if none waits.
+    """Return how many tokens of a shared prefix make calls wait for the first one; infinite if none waits.
 
     A cache contains a prefix once the first answer to it has begun. Until then the others would pay for all of it;
     waiting takes as long as the first text.

@@ -38,7 +38,7 @@ _ARABIC_CLITICS = re.compile("(?:[وف]?(?:ال|بال|كال|لل)|[وفبل])(
 _CLITICS_BEGIN = frozenset("وفابكل")
 _BULLET = re.compile(r"\n[ \t]*(?:[-*•]|\d{1,2}[.)]|\(?[a-z]\))[ \t]")  # begins with the end of the line before
 _QUOTE_ENDS = re.compile(r"[\"”»」]")
-_QUOTE_BEGINS = re.compile(r"[“„«「]")  # and the end of another, if it is a straight one
+_QUOTE_BEGINS = re.compile(r"[“„«「]")  # and the end of another, if it is a straight quote
 _SHORTEST_QUOTED = 40
 _SYMBOLS = b"{}<>$\\=^|"  # and () and **
 _DIGITS = string.digits.encode()

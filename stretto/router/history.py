@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stretto.router.case import Case
 
 ENOUGH = 3
-"""The number of answers from which on they count for more than the average over models."""
+"""How many answers it takes to count for more than the average over models."""
 LEARNED: frozenset[Shape] = frozenset({"points", "steps", "prose"})
 """Shapes whose length is learned; that of the others follows from the input."""
 WHOLE = ""

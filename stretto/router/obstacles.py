@@ -61,7 +61,7 @@ def to_skeleton(parse: Parse, most: int = MOST_POINTS) -> str | None:
 
 
 def beyond(backend: Backend, tokens: int) -> str | None:
-    """Say that a model reads a prompt longer than its window by itself."""
+    """Return the obstacle that the model itself handles a prompt longer than its window; ``None`` otherwise."""
     window = backend.capabilities.context_window
     if window is None or tokens <= window or not backend.capabilities.beyond_window:
         return None

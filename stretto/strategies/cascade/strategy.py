@@ -164,7 +164,7 @@ async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step,
 
 @dataclass(frozen=True)
 class _Step:
-    """A smaller model, and the score from which on its answer is accepted."""
+    """A smaller model, and the score at which its answer is accepted."""
 
     role: str
     backend: Backend

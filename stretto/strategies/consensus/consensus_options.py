@@ -16,7 +16,7 @@ class ConsensusOptions(BaseModel):
     """Options of ``consensus``.
 
     Attributes:
-        samples: the most answers that are written.
+        samples: the maximum number of answers.
         certainty: the probability that the leading answer stays in front at which the rest is cancelled; 1: only once
             no vote can change the outcome.
         rule: what counts: the number of "votes", or also the model's "confidence" in each by its log-probabilities.

@@ -212,7 +212,7 @@ class Trace:
 
 
 def _bar_of(finished: Sequence[Trace], warm_up: int) -> float | None:
-    """Return the least confidence in a sample that may go on; ``None`` while fewer than ``warm_up`` have ended."""
+    """Return the least confidence in a sample to let it run; ``None`` while fewer than ``warm_up`` have ended."""
     weakest = [each.weakest for each in finished if each.weakest is not None]
     return min(weakest) if len(weakest) >= warm_up else None
 

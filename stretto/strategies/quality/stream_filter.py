@@ -19,7 +19,7 @@ class Search(Protocol):
     """Looks for one kind of harm in a text that arrives word by word."""
 
     def word(self, word: str, *, start: int) -> int | None:
-        """Take a word; return how many of the last words to hold back, ``None`` when they are harm.
+        """Take a word; return how many of the last words to hold back, ``None`` when they are harmful.
 
         ``start``: 1 for the first word of a sentence, 2 for the first word of a line.
         """

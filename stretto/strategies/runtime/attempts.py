@@ -197,7 +197,7 @@ class Attempts:
         failed.error = str(error)
         chain.failed(failed.backend, error, wrote=bool(running.text))
         successor: Backend | None = None
-        if not (running.calls or running.others):  # a warning reports these; no second call could go on with them
+        if not (running.calls or running.others):  # a warning reports these; no second call could continue them
             if came == "failure" and isinstance(error, BackendError):
                 successor = chain.next(failed.backend, error)
             if successor is None and not again:

@@ -63,7 +63,7 @@ class PlanParser:
     lines of the sections. A text that begins as a list, a table or code is not a plan.
 
     Args:
-        most: the most sections; further ones are ignored.
+        most: the maximum number of sections; further ones are ignored.
 
     Attributes:
         is_plan: whether it has begun as a plan; ``None`` while that is undecided.

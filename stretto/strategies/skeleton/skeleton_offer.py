@@ -126,7 +126,7 @@ def _later(case: Case) -> str | None:
 
 
 def most_sections(words: float) -> int:
-    """Return the most sections of an answer of so many words."""
+    """Return the maximum number of sections of an answer of so many words."""
     return min(MOST_SECTIONS, max(FEWEST_SECTIONS, round(words / WORDS_OF_A_SECTION)))
 
 

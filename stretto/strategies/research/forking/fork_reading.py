@@ -78,7 +78,7 @@ def fork_in(text: str, forms: Collection[Tags], stopped_by: str | None, most: in
     """Return the fork that a text ends with, whose last tag is not part of the text; ``None`` if there is none.
 
     ``stopped_by``: the stop text, if the server named it, and empty if something else ended the text; ``most``: the
-    most paths.
+    maximum number of paths.
     """
     for tags in forms:
         if stopped_by not in (None, tags.forks):
@@ -144,7 +144,7 @@ class Prose:
 
     Args:
         forms: the forms that can occur.
-        most: the most paths.
+        most: the maximum number of paths.
         stopped_by: the stop text that ended the text, once it has ended, as for `fork_in`.
         left_out: tags that are left out, because they close a fork that was joined.
     """

@@ -18,13 +18,13 @@ class ForkingOptions(BaseModel):
 
     Attributes:
         tags: the form of the model's tags: "multiverse", "threadweaver" or "pasta"; by default whichever it writes.
-        paths: the most paths of one fork. A fork with more continues as plain text.
+        paths: the maximum number of paths of one fork. A fork with more continues as plain text.
         depth: how deep forks can be nested inside paths.
         join: how the model continues after the paths of a fork. "read": it prefills their texts again, in a row.
             "beside": a local model of the Llama family joins their KV caches, and prefills only their ends; all paths
             keep the positions at which they were written, as models of Multiverse have learned. "behind": likewise,
             with consecutive positions. Servers and other models always read.
-        forks: the most forks of one answer; what comes after the last one is plain text.
+        forks: the maximum number of forks of one answer; what comes after the last one is plain text.
         extra: fields of the body of each call; ``{"skip_special_tokens": False}`` for a vLLM server whose model has
             tags that are special tokens.
     """
