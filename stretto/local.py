@@ -1,6 +1,6 @@
-"""Models in this process: the backend, the options that it takes, and the engine under it.
+"""Models in this process: the backend, its options, and the engine underneath.
 
-The engine itself calls itself provisional: it may change in any release.
+The engine is provisional: it may change in any release.
 """
 
 from stretto.foundation.lazy import lazy_exports as _lazy_exports

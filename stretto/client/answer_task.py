@@ -1,4 +1,4 @@
-"""Generates one answer in a separate task."""
+"""Generation of one answer in a separate task."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Emit = Callable[[Event], Awaitable[None]]
 LEFT = "This stream was left before its end, which ended the answer. Read it inside its with block."
 _LEAVING_S = 10.0
 _log = logging.getLogger(__name__)
-EVENTS_AHEAD = 1024  # events that a slow reader may lag behind before the branches wait
+EVENTS_AHEAD = 1024  # events by which a slow reader can lag before the branches wait
 
 
 class AnswerTask:
     """Runs ``write`` in a task and queues its events for the reader.
 
     The task is not a child of the reader's cancel scopes: an abandoned asynchronous generator is finalized in another
-    task, where a task group or cancel scope of the reader could not be closed. Any task may call `aclose`, which
-    cancels the writing and waits for its end; the reader is never cancelled by it.
+    task, where a task group or cancel scope of the reader could not be closed. Any task can call `aclose`, which
+    cancels the writing and waits for it to end; it never cancels the reader.
 
     Args:
         write: generates the answer and emits each event.
-        form: the ``response_format`` that the answer is held to, as it was given.
-        within_s: seconds after which the reader waits no longer, where the answer has a deadline; whoever writes should
-            have ended by then, but a backend may not let itself be cancelled.
+        form: the ``response_format`` of the answer, as given.
+        within_s: seconds after which the reader stops waiting, if the answer has a deadline; writing should have ended
+            by then, but some backends cannot be cancelled.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class AnswerTask:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, among: set[AnswerTask]) -> None:
-        """Start the task in the running event loop and add it to ``among`` until it ends. Does nothing once stopped."""
+        """Start the task in the running loop and keep it in ``among`` until it ends. Does nothing once stopped."""
         if not self._events.ended:
             self._until = anyio.current_time() + self._within_s
             self._scope = anyio.CancelScope()
@@ -62,7 +62,7 @@ class AnswerTask:
             among.add(self)
 
     async def next(self) -> Event:
-        """The next event. Raises `StopAsyncIteration` at the end, or the exception of the writing."""
+        """Return the next event. Raises `StopAsyncIteration` at the end, or the exception of the writing."""
         try:
             if self._until == math.inf:
                 return await anext(self._events)
@@ -81,12 +81,12 @@ class AnswerTask:
         return await self.next()
 
     def ready(self) -> list[Event]:
-        """The events that are available now."""
+        """Return the events that are available now."""
         return self._events.ready()
 
     @property
     def runs(self) -> bool:
-        """Whether it still writes."""
+        """Whether the task is still writing."""
         return self._task is not None and not self._events.ended
 
     def abandon(self) -> None:
@@ -98,7 +98,7 @@ class AnswerTask:
     def stop(self, because: Exception | None = None) -> None:
         """Cancel without waiting, from the same event loop; ``because`` is raised to the reader.
 
-        Without a cause, the reader has left; reading on raises an error that says so.
+        Without a cause, the reader has left; further reads raise an error that says so.
         """
         if self._events.ended:
             return  # already complete
@@ -108,7 +108,7 @@ class AnswerTask:
             self._scope.cancel()
 
     async def aclose(self, because: Exception | None = None) -> None:
-        """Cancel, and wait until the task has ended, but for no longer than 10 s; from any event loop. Idempotent."""
+        """Cancel, and wait up to 10 s for the task to end; from any event loop. Idempotent."""
         loop = None if self._task is None else self._task.get_loop()
         if loop is None or loop is asyncio.get_running_loop():
             self.stop(because)
@@ -116,7 +116,7 @@ class AnswerTask:
         elif loop.is_running():  # in another thread
             ending = asyncio.run_coroutine_threadsafe(self.aclose(because), loop)
             with anyio.CancelScope(shield=True):
-                await asyncio.wait((asyncio.wrap_future(ending),))  # if the loop ends meanwhile, so does this
+                await asyncio.wait((asyncio.wrap_future(ending),))  # ends with the loop
         elif not loop.is_closed():
             loop.call_soon_threadsafe(self.stop, because)
 

@@ -1,4 +1,4 @@
-"""The client of asynchronous code: `AsyncStretto`."""
+"""The client for asynchronous code: `AsyncStretto`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from stretto.documents.limits import ReadingTime
     from stretto.strategies.base import Strategy
 
-_AFTER_DEADLINE_S = 5.0  # until a backend that cannot be cancelled is left; everything else has ended by then
+_AFTER_DEADLINE_S = 5.0  # until a backend that cannot be cancelled is abandoned; everything else has ended by then
 FORKED = (
     "This client was made before a fork, and its threads and connections stayed in the parent process. "
     "Make a new one in the child."
@@ -56,21 +56,21 @@ FORKED = (
 
 
 class AsyncStretto:
-    """Answers each question by the strategy that suits it, on the given backends.
+    """Answers each question with the strategy that suits it, on the given backends.
 
     Creating a client opens no connection and loads no model. Close it, or use it in a ``with`` block. One client serves
     any number of concurrent requests. Models on one server share its circuit breaker.
 
     Args:
         model: a model name (``openai:NAME``, ``anthropic:NAME``, ``local:FOLDER``, ``local:pocket``), a backend, or a
-            LangChain chat model. By default, a model for a key in the environment, else ``local:pocket``.
+            LangChain chat model. By default, a model whose API key is in the environment, else ``local:pocket``.
         options: see `ClientOptions`.
 
     Attributes:
         backends: the backends by role; "main" answers unless the router chooses another.
-        fallback: the backends that go on where one of these fails, in this order.
-        model_reason: why this model was chosen, if none was named.
-        settings: for all requests.
+        fallback: the backends that take over if one of these fails, in this order.
+        model_reason: why this model was chosen, if none was given.
+        settings: the settings for all requests.
         templates: the prompt templates.
 
     Raises:
@@ -126,7 +126,7 @@ class AsyncStretto:
 
     @property
     def store(self) -> Store | None:
-        """Where replicas share rate limits and breakers, if the settings name one."""
+        """The store in which replicas share rate limits and breakers, if the settings name one."""
         return self._client_backends.store
 
     def __repr__(self) -> str:
@@ -139,16 +139,16 @@ class AsyncStretto:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel running answers, and close the backends that this client opened; it answers no more.
+        """Cancel running answers, and close the backends that this client opened. It cannot be used afterwards.
 
-        Backends of the caller stay open. It waits some seconds for a model that is being loaded.
+        Backends that were passed in stay open. Waits a few seconds for a model that is being loaded.
         """
         self._closed = True
         if self._fork.happened() or not _on_asyncio():
             return
         closed = StrettoError("This client was closed while it was answering.")
         with anyio.CancelScope(shield=True):
-            async with AsyncExitStack() as closing:  # a failure must not keep the others open
+            async with AsyncExitStack() as closing:  # a failure must not leave the others open
                 if self.store is not None:
                     closing.push_async_callback(self.store.aclose)  # pushed first, closed last
                 for backend in reversed(self._client_backends.owned):
@@ -158,7 +158,7 @@ class AsyncStretto:
                 self._library_strategies = {}
 
     async def load(self) -> None:
-        """Do now what the first answer would wait for: load local models, import SDKs and the router. Asks nobody.
+        """Do now what the first answer would wait for: load local models, import SDKs and the router. Makes no calls.
 
         Models are loaded one after the other. Raises `StrettoError` for one that cannot be loaded.
         """
@@ -208,13 +208,13 @@ class AsyncStretto:
         await ensure_imported(deadline_s, prices=any(getattr(each, "at_provider", True) for each in listed))
 
     def _deadline_of(self, prompt: PromptLike | Request, options: RequestOptions) -> float | None:
-        """The deadline as given, before anything is imported that could validate it."""
+        """Return the deadline as given, before anything is imported that could validate it."""
         own = prompt.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
         given = options.get("deadline_s")
         return given if isinstance(given, (int, float)) and given > 0 else own
 
     def _family_of(self, backend: Backend) -> str | None:
-        """The family of prompts that was named, or that a model was measured to hold best."""
+        """Return the prompt family from the options, or the one measured to work best with a model."""
         from stretto.abilities import abilities_of  # noqa: PLC0415 - keeps `import stretto` light
 
         if self._prompt_family is not None:
@@ -223,10 +223,10 @@ class AsyncStretto:
         return None if found is None else found.family
 
     async def check(self, progress: Progress | None = None) -> Abilities:
-        """Measure what the main model holds, and keep it; the router and the prompts go by it from then on.
+        """Measure what the main model can do, and save it; the router and the prompts use it from then on.
 
-        Takes two minutes and 60 calls at most. ``progress`` is called with the questions that are done, how many there
-        are, and what is being measured. Raises `StrettoError`, and `OSError` where the result cannot be written.
+        Takes at most two minutes and 60 calls. ``progress`` is called with the number of questions done, their total,
+        and what is being measured. Raises `StrettoError`, and `OSError` if the result cannot be written.
         """
         from stretto.abilities import keep  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.abilities.checking import check  # noqa: PLC0415 - likewise
@@ -241,13 +241,13 @@ class AsyncStretto:
         return found
 
     async def forget(self) -> None:
-        """Forget what was learned of this client's models.
+        """Forget what was learned about this client's models.
 
-        What checks and calibrations found is forgotten for all programs with these settings; a calibration goes if one
-        of the models takes part in it. What servers told and refused, and which drafts a local model took, is forgotten
-        for all clients of this process. What answers and calls showed is forgotten for this client, and for others that
-        were given the same backend. What makes later starts faster stays. Raises `OSError` for a file that cannot be
-        removed.
+        Results of checks and calibrations are deleted for all programs with these settings; a calibration is deleted if
+        any of the models takes part in it. What servers reported and rejected, and which drafts a local model accepted,
+        is forgotten for all clients of this process. Statistics from answers and calls are forgotten for this client,
+        and for others that share its backend. Caches that speed up later starts are kept. Raises `OSError` for a file
+        that cannot be removed.
         """
         from stretto.client.forgetting import forget  # noqa: PLC0415 - keeps `import stretto` light
 
@@ -256,7 +256,7 @@ class AsyncStretto:
             forget(backend)
 
     def _writing(self, request: Request, began: float) -> AnswerTask:
-        """The writing of an answer, not started yet. Raises `StrettoError` after a fork."""
+        """Return the task that will write an answer, not started yet. Raises `StrettoError` after a fork."""
         self._check_usable()
         deadline_s = request.deadline_s
         within_s = math.inf if deadline_s is None else began + deadline_s + _AFTER_DEADLINE_S - time.perf_counter()
@@ -324,7 +324,7 @@ class AsyncStretto:
         return request
 
     async def _request_read(self, prompt: PromptLike | Request, options: RequestOptions) -> Request:
-        """The same, in a thread where there is much to read. Reading files ends with this task."""
+        """Read the request, in a thread if it is long. Reading of files ends with this task."""
         if options.get("documents") is None:
             if is_long(prompt, options.get("tools"), options.get("stop")):
                 return await anyio.to_thread.run_sync(self._request, prompt, options)
@@ -345,7 +345,7 @@ class AsyncStretto:
         return ReadingTime(limits, self._deadline_of(prompt, options))
 
     def _strategies(self) -> Mapping[str, Strategy]:
-        """All strategies by name: those of the library, then those of this client."""
+        """Return all strategies by name: those of the library, then those of this client."""
         from stretto.strategies import own_instances, plugin_strategies  # noqa: PLC0415 - keeps `import stretto` light
 
         self._library_strategies = library = self._library_strategies or own_instances()
@@ -387,7 +387,7 @@ def _check_loop() -> None:
 
 
 def named(backends: Mapping[str, Backend]) -> str:
-    """The names of a client's backends, as its representation shows them."""
+    """Return the names of a client's backends for its ``repr``."""
     return ", ".join(
         backend.name if role == "main" else f"{role}: {backend.name}" for role, backend in backends.items()
     )

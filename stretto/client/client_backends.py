@@ -1,4 +1,4 @@
-"""From the names of models to the backends of a client: addresses, keys, and what the backends share."""
+"""The backends of a client from model names: addresses, keys, and what the backends share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class ClientBackends:
-    """Opens the backends of one client. Nothing is connected, and no model is loaded, before its first call.
+    """Opens the backends of one client. A backend connects, or loads its model, at its first call.
 
     Attributes:
-        store: where replicas share rate limits and breakers, if the settings name one.
-        owned: the backends that were opened here, in their order.
+        store: the store in which replicas share rate limits and breakers, if the settings name one.
+        owned: the backends opened here, in order.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -31,7 +31,7 @@ class ClientBackends:
         self._endpoints: Endpoints | None = None
 
     def server_of(self, chosen: str, base_url: str | None, api_key: str | None) -> tuple[str | None, str | None]:
-        """Address and key of a compatible server: as given, else from the settings."""
+        """Return the address and key of a compatible server: as given, else from the settings."""
         from stretto.backends.provider_table import on_this_machine  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.backends.registry import is_address  # noqa: PLC0415 - keeps `import stretto` light
 
@@ -39,14 +39,14 @@ class ClientBackends:
         if provider == "openai":
             base_url = base_url or self._settings.base_url
         ours = base_url is not None if provider == "openai" else provider in on_this_machine() or is_address(chosen)
-        if api_key is None and ours and self._settings.api_key is not None:  # which is not for OpenAI itself
+        if api_key is None and ours and self._settings.api_key is not None:  # which is not meant for OpenAI itself
             api_key = self._settings.api_key.get_secret_value()
         return base_url, api_key
 
     def backend(
         self, given: ModelLike, argument: str, base_url: str | None = None, api_key: str | None = None
     ) -> Backend:
-        """A backend for a name or a LangChain model; a backend itself is used unchanged. Raises `StrettoError`."""
+        """Open the backend for a name or a LangChain model; a backend is returned as is. Raises `StrettoError`."""
         if isinstance(given, Backend):
             return given
         from stretto.backends.registry import open_backend  # noqa: PLC0415 - keeps `import stretto` light

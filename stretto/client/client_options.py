@@ -1,4 +1,4 @@
-"""The arguments that a client is made with: what they are, and what is said of a wrong one."""
+"""The arguments of a client, and the checks on them."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from stretto.strategies.base import Strategy
 
 ModelLike: TypeAlias = "str | Backend | BaseChatModel"
-"""What a client takes as a model: its name, a backend, or a chat model of LangChain."""
+"""A model for a client: its name, a backend, or a LangChain chat model."""
 
 
 class ClientOptions(TypedDict, total=False):
     """The keyword arguments of `AsyncStretto` and `Stretto`. All are optional; ``None`` means the default.
 
     Attributes:
-        base_url: address of a server that speaks OpenAI's or Anthropic's protocol.
-        api_key: the key for it. Both apply to all models of the main model's provider.
-        fallback: one or several models that go on, in this order, where the model fails: with the whole answer, with a
-            part of it, or with the rest of a text that broke off. See docs/errors.md.
-        roles: further models by their roles: "small" is a smaller, faster one, for second opinions, the strategy
-            "cascade" and ``preference="fastest"``; "local" one in this process, for "fastest"; your own names are
-            for strategies that ask several models, and for a router of yours.
-        strategies: strategies besides those of the library; the router weighs their offers.
-        hooks: functions to call while answering, for metrics and logs.
-        settings: for all requests; by default read from the environment and the settings file.
+        base_url: URL of a server with OpenAI's or Anthropic's protocol.
+        api_key: the API key for it. Both apply to all models of the main model's provider.
+        fallback: one or more models that take over, in this order, if the model fails: with the whole answer, a part of
+            it, or the rest of a text that broke off. See docs/errors.md.
+        roles: further models by role: "small" is a smaller, faster one, for second opinions, the strategy "cascade" and
+            ``preference="fastest"``; "local" is one in this process, for "fastest"; names of your own are for
+            strategies that ask multiple models, and for custom routers.
+        strategies: strategies in addition to those of the library; the router weighs their offers.
+        hooks: callbacks for metrics and logs.
+        settings: the settings for all requests; by default read from the environment and the settings file.
         router: decides how a request is generated.
-        prompt_family: family of prompts for the models, such as "small"; by default the one that suits their size.
-        templates: a catalogue of templates, or a folder whose templates replace those of the library.
+        prompt_family: prompt family for the models, such as "small"; by default the one that suits their size.
+        templates: a catalogue of templates, or a folder whose templates override those of the library.
     """
 
     base_url: str | None
@@ -64,13 +64,13 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "prompt_family": ((str,), 'the name of a family of prompts, for instance "small"'),
     "templates": ((Catalogue, Path, str), "a folder or a Catalogue"),
 }
-"""Arguments by name: the types that are taken, and in words. Models, strategies and routers are looked at closer."""
+"""The accepted types of each argument, and their description. Models, strategies and routers get further checks."""
 
 
 def check_options(options: ClientOptions) -> None:
-    """Raise `SettingsError` for a name that is no argument, or a value that its argument cannot have.
+    """Raise `SettingsError` for an unknown argument or an invalid value.
 
-    Values are not repeated: any of them may be a key in the wrong place.
+    Values are not shown: any of them could be a misplaced API key.
     """
     elsewhere = {name: f"It is a setting: settings=Settings.load({name}=...)." for name in Settings.model_fields}
     elsewhere |= {name: f"It belongs to a request: ask(..., {name}=...)." for name in RequestOptions.__annotations__}
@@ -92,12 +92,12 @@ def check_options(options: ClientOptions) -> None:
 
 
 def provider_of(given: ModelLike) -> str | None:
-    """The provider that a model's name begins with; ``None`` for what is not a name."""
+    """Return the provider prefix of a model name; ``None`` for anything but a name."""
     return given.partition(":")[0] if isinstance(given, str) else None
 
 
 def models_by_role(options: ClientOptions) -> dict[str, ModelLike]:
-    """The models beside the main one by role. Raises `SettingsError`."""
+    """Return the models other than the main one by role. Raises `SettingsError`."""
     roles: Mapping[Any, Any] = options.get("roles") or {}
     if not all(isinstance(role, str) for role in roles):
         raise SettingsError(f"roles= takes {_KINDS['roles'][1]}: the names of roles are strings.")
@@ -107,7 +107,7 @@ def models_by_role(options: ClientOptions) -> dict[str, ModelLike]:
 
 
 def fallback_models(options: ClientOptions, settings: Settings, main: ModelLike) -> tuple[ModelLike, ...]:
-    """The models that go on where the main one fails, in their order. Raises `SettingsError`."""
+    """Return the models that take over if the main one fails, in order. Raises `SettingsError`."""
     given: Any = options.get("fallback")
     if given is None:
         return tuple(name for name in dict.fromkeys(settings.fallback) if not _same(name, main))
@@ -129,7 +129,7 @@ def _called(model: ModelLike) -> str:
 
 
 def own_strategies(options: ClientOptions) -> tuple[Strategy, ...]:
-    """The strategies of the caller, if each is one and has a name that is free. Raises `SettingsError`."""
+    """Return the caller's strategies, with their types and names checked. Raises `SettingsError`."""
     strategies: Any = options.get("strategies") or ()
     if not strategies:
         return ()

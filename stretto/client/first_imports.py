@@ -1,4 +1,4 @@
-"""Imports what the first answer needs without holding up the event loop."""
+"""Imports for the first answer that do not block the event loop."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _turn = threading.Lock()
 
 
 async def ensure_imported(deadline_s: float | None = None, *, prices: bool) -> None:
-    """Import the strategies and the router, a quarter of a second, in a thread; at once where they are there.
+    """Import the strategies and the router in a thread, which takes 0.25 s; return at once if already imported.
 
-    ``prices``: also the list prices, a third of a second more; models in this process and on own servers have none.
+    ``prices``: also import the list prices, 0.33 s more; models in this process and on private servers have none.
 
-    Raises `DeadlineExceededError` where that takes longer than the answer may; the thread goes on by itself.
+    Raises `DeadlineExceededError` if that exceeds the answer's deadline; the thread continues in the background.
     """
     if _READY in _done and (_PRICES in _done or not prices):
         return
@@ -39,14 +39,14 @@ async def ensure_imported(deadline_s: float | None = None, *, prices: bool) -> N
 
 
 def import_all(*, prices: bool = True) -> None:
-    """The same in this thread, with what a first route has to read and compile: the router's model, its expressions."""
+    """Import them in this thread, and load what the first route needs: the router's model and regular expressions."""
     with _turn:
         if _READY not in _done:
             for name in _MODULES:
                 importlib.import_module(name)
             request = importlib.import_module("stretto.values.request").Request.of("Name two reasons.")
             importlib.import_module("stretto.router").Router().decide(request, {"main": _NOBODY}).settled()
-            _done.add(_READY)  # only now: a module is in sys.modules before its import has ended
+            _done.add(_READY)  # only now, because a module is in sys.modules before its import has finished
         if prices and _PRICES not in _done:
             importlib.import_module("stretto.prices.listed").load()
             _done.add(_PRICES)

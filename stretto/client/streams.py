@@ -1,4 +1,4 @@
-"""Streams of events from which a caller reads an answer: `AnswerStream`, and its synchronous counterpart."""
+"""Streams of events of an answer: `AnswerStream`, and its synchronous counterpart."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stretto.values.errors import StrettoError
 from stretto.values.events import AnswerFinished, Event, TextDelta
 from stretto.values.partial_values import PartialValue
 
-show_in_notebooks()  # from here on there are answers to show
+show_in_notebooks()  # from here on, there are answers to show
 
 
 class AnswerStream(AsyncIterator[Event]):
-    """The events of one answer. After the last one, `answer` holds it."""
+    """The events of one answer. After the last event, `answer` is the complete answer."""
 
     def __init__(self, writing: AnswerTask) -> None:
         self._writing = writing
@@ -33,24 +33,24 @@ class AnswerStream(AsyncIterator[Event]):
         return event
 
     def ready(self) -> list[Event]:
-        """The events that are available without waiting; may be empty."""
+        """Return the events that are available without waiting, if any."""
         events = self._writing.ready()
         if events and isinstance(events[-1], AnswerFinished):
             self._answer = events[-1].answer
         return events
 
     async def text(self) -> AsyncIterator[str]:
-        """The merged text only, piece by piece."""
+        """Yield only the merged text, piece by piece."""
         async for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
 
     async def partial(self) -> AsyncIterator[Any]:
-        """The value of an answer with a ``response_format`` as it grows, the whole last.
+        """Yield the value of an answer with a ``response_format`` as it grows, the complete one last.
 
-        Each is a new instance of the pydantic class; fields that are not there yet are ``None``, and a text may end in
-        the middle. No validator has seen it: only the last one, which is `Answer.parsed`, was checked. For a JSON
-        schema, it is what JSON holds.
+        Each is a new instance of the pydantic class; fields that have not arrived yet are ``None``, and a text can be
+        incomplete. Validators do not run on it: only the last value, which is `Answer.parsed`, is validated. For a JSON
+        schema, it is the decoded JSON.
         """
         value = PartialValue(self._writing.form)
         async for event in self:
@@ -61,25 +61,25 @@ class AnswerStream(AsyncIterator[Event]):
             yield self.answer.parsed
 
     async def rest(self) -> Answer:
-        """Read to the end; return the answer."""
+        """Read to the end and return the answer."""
         async for _ in self:
             pass
         return self.answer
 
     @property
     def answer(self) -> Answer:
-        """The answer, once the stream was read to its end."""
+        """The answer, once the stream has been read to its end."""
         if self._answer is None:
             raise StrettoError("The answer is not complete. Read the stream to its end first, or call rest().")
         return self._answer
 
 
 class _Unopened:
-    """Says what to do where a stream is read before it was opened."""
+    """Raises an error with instructions if a stream is read before it is opened."""
 
     _opens = "with"
 
-    if not TYPE_CHECKING:  # type checkers know that it cannot be read
+    if not TYPE_CHECKING:  # type checkers know that it is not iterable
 
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(self._why_not(f"has no attribute {name!r}"), name=name, obj=self)
@@ -96,7 +96,7 @@ class _Unopened:
 class StreamContext(_Unopened, AbstractAsyncContextManager[AnswerStream]):
     """Opens an `AnswerStream`, and cancels its answer on leaving.
 
-    It is a class because an ending event loop closes all asynchronous generators concurrently, which fails for
+    It is a class because an event loop that shuts down closes all asynchronous generators concurrently, which fails for
     generators that close each other.
     """
 
@@ -120,7 +120,7 @@ class StreamContext(_Unopened, AbstractAsyncContextManager[AnswerStream]):
 
 
 def _dropped(writing: AnswerTask) -> None:
-    """End an answer whose stream was entered by hand, and collected by the garbage collector before its end."""
+    """End an answer whose stream was entered by hand and garbage-collected before its end."""
     if writing.runs:
         writing.abandon()
         _warn_of_dropping()
@@ -135,7 +135,7 @@ def _warn_of_dropping() -> None:
 
 
 class SyncAnswerStream(Iterator[Event]):
-    """The events of one answer, for synchronous code. After the last one, `answer` holds it."""
+    """The events of one answer, for synchronous code. After the last event, `answer` is the complete answer."""
 
     def __init__(self, stream: AnswerStream, loop: BackgroundLoop) -> None:
         self._stream = stream
@@ -148,13 +148,13 @@ class SyncAnswerStream(Iterator[Event]):
         return event
 
     def text(self) -> Iterator[str]:
-        """The merged text only, piece by piece."""
+        """Yield only the merged text, piece by piece."""
         for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
 
     def partial(self) -> Iterator[Any]:
-        """The value of an answer with a ``response_format`` as it grows; see `AnswerStream.partial`."""
+        """Yield the value of an answer with a ``response_format`` as it grows; see `AnswerStream.partial`."""
         values = self._stream.partial()
 
         async def following() -> tuple[Any] | None:
@@ -167,12 +167,12 @@ class SyncAnswerStream(Iterator[Event]):
             yield found[0]
 
     def rest(self) -> Answer:
-        """Read to the end; return the answer."""
+        """Read to the end and return the answer."""
         return self._loop.call(self._stream.rest)
 
     @property
     def answer(self) -> Answer:
-        """The answer, once the stream was read to its end."""
+        """The answer, once the stream has been read to its end."""
         return self._stream.answer
 
     async def _next(self) -> Event | None:
@@ -185,11 +185,11 @@ Start = Callable[[], Awaitable[None]]
 class SyncStreamContext(_Unopened, AbstractContextManager[SyncAnswerStream]):
     """Opens a `SyncAnswerStream`, and cancels its answer on leaving or when it is garbage-collected.
 
-    It is a class because an open generator is closed while the interpreter exits, when hardly anything can be called; a
-    finalizer is not.
+    It is a class because open generators are closed while the interpreter exits, when hardly anything can be called; a
+    finalizer runs earlier.
 
     Args:
-        begin: makes the writing of the answer, and the function that starts it in the event loop.
+        begin: creates the task that writes the answer, and the function that starts it in the event loop.
         loop: the event loop that runs it.
     """
 
@@ -223,7 +223,7 @@ def _abandon(writing: AnswerTask, loop: BackgroundLoop) -> None:
 
 
 def _leave(writing: AnswerTask, loop: BackgroundLoop) -> None:
-    """Notify the loop that the reader has left; an exception of the reader stays in this thread."""
+    """Notify the loop that the reader has left; the reader's exception stays in this thread."""
     if loop.is_here:  # an abandoned stream was garbage-collected here; the loop's thread cannot wait for itself
         writing.stop()
     else:

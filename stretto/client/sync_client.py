@@ -1,4 +1,4 @@
-"""The client of synchronous code: `Stretto`."""
+"""The client for synchronous code: `Stretto`."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class Stretto:
 
     @property
     def fallback(self) -> Sequence[Backend]:
-        """The backends that go on where one of these fails, in this order."""
+        """The backends that take over if one of these fails, in this order."""
         return self._stretto.fallback
 
     @property
     def asynchronous(self) -> AsyncStretto:
-        """The asynchronous client behind this one; usable in any event loop, and closed together with this one."""
+        """The underlying asynchronous client; usable in any event loop, and closed together with this one."""
         return self._stretto
 
     @property
     def model_reason(self) -> str:
-        """Why this model was chosen, if none was named."""
+        """Why this model was chosen, if none was given."""
         return self._stretto.model_reason
 
     def close(self) -> None:
@@ -94,11 +94,11 @@ class Stretto:
         return SyncStreamContext(partial(self._begin, prompt, request), self._loop)
 
     def check(self, progress: Progress | None = None) -> Abilities:
-        """Measure what the main model holds, and keep it; see `AsyncStretto.check`."""
+        """Measure what the main model can do, and save it; see `AsyncStretto.check`."""
         return self._loop.call(partial(self._stretto.check, progress))
 
     def forget(self) -> None:
-        """Forget what was learned of this client's models; see `AsyncStretto.forget`."""
+        """Forget what was learned about this client's models; see `AsyncStretto.forget`."""
         self._loop.call(self._stretto.forget)
 
     def _begin(self, prompt: PromptLike | Request, options: RequestOptions) -> tuple[AnswerTask, Start]:

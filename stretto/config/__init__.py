@@ -1,4 +1,4 @@
-"""Settings, and values that are kept between programs.
+"""Settings, and values that persist between programs.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,4 +1,4 @@
-"""What was measured on this machine, as JSON files beside the settings: each is written whole or not at all."""
+"""Measurements on this machine, stored as JSON files next to the settings. Files are written atomically."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _log = logging.getLogger(__name__)
 
 
 def file_for(folder: str, key: str) -> Path:
-    """The file of a key in a folder beside the settings; a person can tell from its name what it is of."""
+    """Return the file for a key in a folder next to the settings; its name is readable."""
     return beside_settings(f"{folder}/{_name(key)}.json")
 
 
 def files_in(folder: str) -> list[Path]:
-    """All files of a folder beside the settings."""
+    """Return all files of a folder next to the settings."""
     return sorted(beside_settings(folder).glob("*.json"))
 
 
 def beside_settings(name: str) -> Path:
-    """A file in the folder of the settings."""
+    """Return the path of a file in the folder of the settings."""
     return _in_folder_of(settings_file(), name)
 
 
@@ -47,7 +47,7 @@ def _name(key: str) -> str:
 
 
 def write_kept(path: Path, value: BaseModel) -> None:
-    """Write a value, whole or not at all. Raises `OSError`."""
+    """Write a value atomically. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
@@ -60,12 +60,12 @@ def write_kept(path: Path, value: BaseModel) -> None:
 
 
 def read_kept(path: Path, kind: type[Kept], again: str) -> Kept | None:
-    """What a file holds; ``None`` where there is none, or a damaged one, of which the log tells. Reads a file at most.
+    """Return the value in a file; ``None`` if it is missing or damaged, which is logged.
 
-    ``again``: the command that writes it anew.
+    Reads at most one file. ``again``: the command that recreates it.
     """
     try:
-        changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - a route reads two, and half of `Path.stat` is its own
+        changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - a route reads two files, and `Path.stat` doubles the time
     except OSError:
         return None
     found: Kept | None = _read(path, changed, kind, again)
@@ -73,15 +73,15 @@ def read_kept(path: Path, kind: type[Kept], again: str) -> Kept | None:
 
 
 def read_all(folder: str, kind: type[Kept], again: str) -> list[tuple[Path, Kept]]:
-    """What the files of a folder hold, with each file; see `read_kept`."""
+    """Return the values in the files of a folder, each with its file; see `read_kept`."""
     read = ((file, read_kept(file, kind, again)) for file in files_in(folder))
     return [(file, found) for file, found in read if found is not None]
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, changed: int, kind: type[Any], again: str) -> Any:  # noqa: ARG001 - the time of the last change belongs to the key
+def _read(path: Path, changed: int, kind: type[Any], again: str) -> Any:  # noqa: ARG001 - the modification time is part of the cache key
     try:
-        if not path.is_file():  # who reads a pipe may wait for ever
+        if not path.is_file():  # reading a pipe may block forever
             raise IsADirectoryError(path)
         return kind.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):

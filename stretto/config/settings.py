@@ -1,4 +1,4 @@
-"""Settings: from arguments, else the environment (``STRETTO_*``), else the file, else what is usual."""
+"""Settings: from arguments, else the environment (``STRETTO_*``), else the settings file, else defaults."""
 
 from __future__ import annotations
 
@@ -29,54 +29,54 @@ _LOCAL = (
     *("long_context", "adapters", "draft_corpus", "progress"),
 )
 _NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY", "CPU_BFLOAT16", "KEPT_WEIGHTS_GB")
-"""Variables that other modules read, without the prefix."""
+"""Environment variables that other modules read, without the prefix."""
 
 _PLACES = (
     "STRETTO_SETTINGS",
     *(("LOCALAPPDATA", "USERPROFILE") if sys.platform == "win32" else ("XDG_CONFIG_HOME", "HOME")),
 )
-_NEAR = 0.88  # all names begin with the prefix, so that most are alike
-_SLIP = 2  # characters by which a misspelt name may be longer or shorter; a longer one is somebody's own variable
+_NEAR = 0.88  # high, because all names share the prefix
+_SLIP = 2  # most characters by which a misspelt name differs in length; others are taken for unrelated variables
 _log = logging.getLogger(__name__)
 
 
 class Settings(CheckedModel):
-    """What applies to all requests of a client.
+    """Settings for all requests of a client.
 
     Attributes:
         model: the model name; without one, the keys in the environment decide.
         base_url: address of a compatible server for ``openai:`` models.
-        api_key: the key for that server, and for those that a name such as ``vllm:`` or an address stands for; the keys
-            of providers are read from their own variables.
-        fallback: models that go on where the model fails, in this order; in a variable, with commas between them.
-        preference: what matters more, speed or care.
+        api_key: the API key for that server, and for servers given by a name such as ``vllm:`` or an address;
+            providers' keys are read from their usual variables.
+        fallback: models that take over if the model fails, in this order; comma-separated in a variable.
+        preference: whether speed or care matters more.
         deadline_s: seconds a whole answer may take.
-        on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
-        chat_template_kwargs: arguments for the chat templates of open models; in a variable, as JSON.
-        concurrent_calls: calls to one backend at a time.
-        attempts: calls for one generation at most, the first included; after a failure that may pass.
-        stall_s: seconds without text, after the first one, after which a stream counts as broken.
-        first_text_s: seconds to wait for the first text of a short prompt; long prompts have more (docs/errors.md).
-        hedge: ask a second time when the first token is late.
-        second_opinion: ask the ``small`` backend where the router is unsure.
-        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next nine.
-        quantize: weights of local models in few bits: ``int8``, ``int4``, ``none``.
-        device: where local models run, as ``cpu``.
-        decoding: how local models find their tokens.
-        threads: for one forward of a local model at most.
+        on_missing: what to do about a part that could not be written: a note, nothing, or an error.
+        chat_template_kwargs: arguments for the chat templates of open models; as JSON in a variable.
+        concurrent_calls: maximum number of concurrent calls to one backend.
+        attempts: maximum number of calls for one generation, including the first; transient failures are retried.
+        stall_s: seconds without new text after which a stream that has begun counts as broken.
+        first_text_s: seconds to wait for the first text of a short prompt; long prompts get more (docs/errors.md).
+        hedge: send a second call if the first token is late.
+        second_opinion: ask the ``small`` backend if the router is unsure.
+        dtype: dtype of local models, such as ``float32``; see `LocalBackend` for this and the next nine.
+        quantize: quantization of local models: ``int8``, ``int4``, ``none``.
+        device: device of local models, such as ``cpu``.
+        decoding: decoding method of local models.
+        threads: maximum number of threads for one forward pass of a local model.
         compiled: whether local models run in code compiled for this processor.
-        long_context: how local models read prompts longer than their window: ``auto``, ``focus``, ``refuse``.
-        adapters: folders of adapters beside local models, by names; in a variable, ``name=folder`` with commas between.
-        draft_corpus: files and folders that local models draft from; in a variable, with commas between.
-        progress: say on a terminal that a local model is being loaded, if that takes more than five seconds.
-        prompt_family: family of prompts that the models get, instead of the one that suits their size.
-        templates: a folder whose templates replace those of the package.
-        log_text: put questions and answers into log records.
-        reading_s: seconds that reading one document may take.
-        reading_memory_mb: megabytes of memory that parsing one PDF, DOCX or HTML file may take; Windows has no bound.
-        follow_links: read what links in a folder of documents lead to outside of it, and linked folders.
-        prices: a file with prices of models, which come before the list prices; see docs/cost.md.
-        known_models: a file with what models can do, which comes before what is listed; see docs/backends.md.
+        long_context: how local models handle prompts longer than their context window: ``auto``, ``focus``, ``refuse``.
+        adapters: folders of adapters for local models, by name; in a variable, comma-separated ``name=folder``.
+        draft_corpus: files and folders that local models draft from; comma-separated in a variable.
+        progress: report on a terminal that a local model is being loaded, if that takes more than five seconds.
+        prompt_family: prompt family for the models, instead of the one that suits their size.
+        templates: a folder whose templates override those of the package.
+        log_text: include questions and answers in log records.
+        reading_s: time limit for reading one document, in seconds.
+        reading_memory_mb: memory limit for parsing one PDF, DOCX or HTML file, in megabytes; not enforced on Windows.
+        follow_links: in a folder of documents, follow symbolic links to folders and to anything outside it.
+        prices: a file with model prices, which override the list prices; see docs/cost.md.
+        known_models: a file with capabilities of models, which override the built-in list; see docs/backends.md.
         shared: address of a Redis server where replicas share rate limits and breakers; see docs/deploying.md.
     """
 
@@ -116,7 +116,7 @@ class Settings(CheckedModel):
     known_models: Path | None = None
     shared: SecretStr | None = None
 
-    _sources: dict[str, str | Path] = PrivateAttr(default_factory=dict)  # a variable or the file, for each name there
+    _sources: dict[str, str | Path] = PrivateAttr(default_factory=dict)  # the variable or file that each name came from
 
     @field_validator("fallback", "draft_corpus", mode="before")
     @classmethod
@@ -140,13 +140,13 @@ class Settings(CheckedModel):
 
     @property
     def local(self) -> dict[str, Any]:
-        """Those that are set of what is for local models only, by the arguments of `LocalBackend`."""
+        """The settings for local models that are set, named like the arguments of `LocalBackend`."""
         given = {name: getattr(self, name) for name in _LOCAL}
         return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
     def load(cls, **arguments: Any) -> Settings:
-        """Read all sources; arguments that are ``None`` count as not given. Raises `SettingsError`."""
+        """Load settings from all sources; arguments that are ``None`` count as missing. Raises `SettingsError`."""
         file = settings_file()
         named = bool(os.environ.get("STRETTO_SETTINGS"))
         if named and (file.is_dir() or not file.exists()):
@@ -196,7 +196,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 @cache
 def _tell_misspelt(variables: tuple[str, ...]) -> None:
-    """Log a warning for each variable whose name is nearly that of one that is read; once in a process."""
+    """Log a warning for each environment variable that looks misspelt; once per process."""
     known = [*map(_variable, Settings.model_fields), *(PREFIX + name for name in _NOT_SETTINGS)]
     for variable in variables:
         near = [] if variable in known else difflib.get_close_matches(variable, known, n=1, cutoff=_NEAR)
@@ -205,7 +205,7 @@ def _tell_misspelt(variables: tuple[str, ...]) -> None:
 
 
 def with_source(error: SettingsError, settings: Settings, names: Collection[str]) -> SettingsError:
-    """Name the variable or the file in an error that begins with one of these names, if its value comes from there."""
+    """Add the variable or file that a value came from to an error that begins with one of these names."""
     name, rest = re.findall(r"(?s)^(\w*)(.*)", str(error))[0]
     source = settings._sources.get(name) if name in names else None
     if isinstance(source, Path):
@@ -214,11 +214,11 @@ def with_source(error: SettingsError, settings: Settings, names: Collection[str]
 
 
 def settings_file() -> Path:
-    """Where the settings file is looked for: ``$STRETTO_SETTINGS``, else the user's configuration folder."""
+    """Return the path of the settings file: ``$STRETTO_SETTINGS``, else in the user's configuration folder."""
     return _settings_file(*map(os.environ.get, _PLACES))
 
 
 @cache
 def _settings_file(named: str | None, *_: str | None) -> Path:
-    """The same, by what it depends on: every route asks for it, and to find the folder takes long."""
+    """Return the same, cached by what it depends on: every route needs it, and finding the folder is slow."""
     return Path(named).expanduser() if named else user_config_path("stretto") / "settings.toml"

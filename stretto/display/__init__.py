@@ -1,7 +1,7 @@
-"""Answers, routes and timelines as pictures and HTML: for notebooks, for files, and for the pages of the server.
+"""Answers, routes and timelines as images and HTML, for notebooks, files and the server's pages.
 
-Everything is one string without scripts and without anything loaded from elsewhere. Model text is untrusted: it is
-escaped, or rendered by a Markdown parser that passes no HTML and draws no images.
+Everything is one string without scripts or external resources. Model text is untrusted: it is escaped, or rendered by a
+Markdown parser that lets through neither HTML nor images.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -11,8 +11,8 @@ from stretto.values.route import Route
 
 
 def show_in_notebooks() -> None:
-    """Let answers and routes show themselves richly in notebooks. What draws them is imported for the first one."""
-    Answer._html, Answer._markdown = _answer_html, str  # what shows Markdown in a notebook sanitises it
+    """Give answers and routes a rich display in notebooks. The renderer is imported on first use."""
+    Answer._html, Answer._markdown = _answer_html, str  # notebooks sanitise the Markdown that they show
     Route._html, Route._markdown = _route_html, _route_markdown
 
 

@@ -1,4 +1,4 @@
-"""What notebooks show of an answer, its route and its timeline, and the page that holds all three."""
+"""Notebook displays of an answer, its route and its timeline, and a page with all three."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def answer_html(answer: Answer) -> str:
-    """The text, a line of figures, the warnings, and the timeline."""
+    """Render the text, a line of figures, the warnings, and the timeline."""
     warnings = "".join(f"<li>{escape(warning)}</li>" for warning in answer.warnings)
     return "\n".join(
         (
@@ -31,7 +31,7 @@ def answer_html(answer: Answer) -> str:
 
 
 def route_html(route: Route) -> str:
-    """The decision and its reason, and what each way was expected to cost."""
+    """Render the decision, its reason, and the expected cost of each strategy."""
     rows = [
         (name, f"{cost.seconds:.1f} s", f"{cost.tokens:,}", f"{cost.calls:,}") for name, cost in route.forecast.items()
     ]
@@ -43,7 +43,7 @@ def route_html(route: Route) -> str:
 
 
 def route_markdown(route: Route) -> str:
-    """The same as Markdown, in which the words of others are text."""
+    """Render the route as Markdown, with untrusted text escaped."""
     rows = [
         f"| {_plain(name)} | {cost.seconds:.1f} s | {cost.tokens:,} | {cost.calls:,} |"
         for name, cost in route.forecast.items()
@@ -54,7 +54,7 @@ def route_markdown(route: Route) -> str:
 
 
 def timeline_markdown(timeline: Timeline, branches: Sequence[Branch]) -> str:
-    """The figures of the drawing as a table, in which the words of others are text."""
+    """Render the timeline's figures as a Markdown table, with untrusted text escaped."""
     shown, notes = drawn(branches)
     rows = [_timeline_row(branch) for branch in shown]
     rows += [f"| {note} | | | | |" for note in notes]
@@ -71,7 +71,7 @@ def _timeline_row(branch: Branch) -> str:
 
 
 def answer_page(answer: Answer, question: str = "") -> str:
-    """A separate page: the question, the answer, why it was written in this way, and what ran when."""
+    """Render a standalone page: the question, the answer, its route and its timeline."""
     asked = f'<h2>Question</h2><p style="white-space:pre-wrap">{escape(question)}</p>' if question else ""
     return page(
         f"Stretto: {answer.strategy or answer.route.strategy}",
@@ -86,7 +86,7 @@ def answer_page(answer: Answer, question: str = "") -> str:
 
 
 def figures(answer: Answer) -> str:
-    """One line: how it was written, seconds, tokens, calls and cost."""
+    """Return one line: strategy, seconds, tokens, calls and cost."""
     first = answer.timeline.first_text_s
     parts = [
         f"{answer.strategy or answer.route.strategy} on {answer.route.backend or answer.route.role}",
@@ -99,7 +99,7 @@ def figures(answer: Answer) -> str:
 
 
 def markdown_html(text: str) -> str:
-    """Model text as HTML: no HTML in it, no images, no addresses but those of the web."""
+    """Render model text as HTML: without embedded HTML or images, and with web links only."""
     return str(_parser().render(text))
 
 
@@ -107,7 +107,7 @@ def markdown_html(text: str) -> str:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # noqa: PLC0415 - keeps `import stretto` light
 
-    # An image would be loaded from wherever the model says, which tells somebody that it was looked at.
+    # An image would be loaded from any address in the model's text, which could be used for tracking.
     return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
 
 

@@ -1,4 +1,4 @@
-"""One page in one file: nothing is loaded from elsewhere, and no script runs."""
+"""Self-contained HTML pages, without external resources or scripts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 
 def page(title: str, *parts: str) -> str:
-    """A whole HTML page. ``title`` is escaped; ``parts`` are HTML."""
+    """Return a complete HTML page. ``title`` is escaped; ``parts`` are HTML."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -43,7 +43,7 @@ def page(title: str, *parts: str) -> str:
 
 
 def table(heads: Iterable[str], rows: Iterable[Sequence[str]], texts: Collection[int] = (0,)) -> str:
-    """A table of texts, which are escaped; the columns in ``texts`` hold words, all others numbers."""
+    """Return a table of escaped texts; the columns in ``texts`` contain words, all others numbers."""
 
     def row(cells: Sequence[str]) -> str:
         kinds = ("" if at in texts else " class=number" for at in range(len(cells)))
@@ -54,7 +54,7 @@ def table(heads: Iterable[str], rows: Iterable[Sequence[str]], texts: Collection
 
 
 def svg(width: int, height: int, label: str, *parts: str) -> str:
-    """A drawing of SVG elements."""
+    """Return an SVG image of the given elements."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
@@ -62,17 +62,17 @@ def svg(width: int, height: int, label: str, *parts: str) -> str:
 
 
 def dim(text: str) -> str:
-    """A remark."""
+    """Return a remark in dimmed text."""
     return f'<p class="dim">{escape(text)}</p>'
 
 
 def section(figures: str, text: str, warnings: Iterable[str] = ()) -> str:
-    """One of the answers that stand side by side, below what it took."""
+    """Return one of the answers shown side by side, with its figures above it."""
     return f"<section>{dim(figures)}<div>{escape(text)}</div>{''.join(map(dim, warnings))}</section>"
 
 
 def side_by_side(summary: str, sections: Iterable[str], remarks: Iterable[str] = ()) -> str:
-    """Sections of answers to one question, which are shown where somebody opens it."""
+    """Return a collapsible element with the answers to one question side by side."""
     return (
         f"<details><summary>{escape(summary)}</summary>{''.join(map(dim, remarks))}"
         f'<div class="pair">{"".join(sections)}</div></details>'
@@ -80,10 +80,10 @@ def side_by_side(summary: str, sections: Iterable[str], remarks: Iterable[str] =
 
 
 def style_of_pairs(colours: Callable[[Scheme], str]) -> str:
-    """The style element of a page that shows answers side by side.
+    """Return the style element of a page that shows answers side by side.
 
     Args:
-        colours: the page's own rules for a scheme.
+        colours: returns the page's CSS rules for a scheme.
     """
     light, dark = (f".pair div{{border-color:{palette(scheme).line}}}{colours(scheme)}" for scheme in SCHEMES)
     return f"""<style>

@@ -1,4 +1,4 @@
-"""The colours of ``palette.toml``, for whatever is drawn in Python."""
+"""The colours of ``palette.toml`` for drawing in Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours on one ground, each as ``#rrggbb``; docs/design/README.md says what each is for."""
+    """Colours for one background, each as ``#rrggbb``; docs/design/README.md says what each is for."""
 
     text: str
     dim: str
@@ -32,7 +32,7 @@ class Palette:
 
 @dataclass(frozen=True)
 class TerminalColours:
-    """Which of a terminal's own colours stands for what; what is dim is dim there, too."""
+    """The ANSI colours of a terminal by purpose; dim text is dim there, too."""
 
     accent: str
     code: str
@@ -53,6 +53,6 @@ TERMINAL = TerminalColours(**_colours("terminal"))
 
 @cache
 def palette(scheme: Scheme) -> Palette:
-    """The colours on a light or a dark ground."""
+    """Return the colours for a light or a dark background."""
     colours = _colours(scheme)
     return Palette(**colours | {"voices": tuple(colours["voices"])})

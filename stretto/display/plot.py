@@ -1,4 +1,4 @@
-"""The timeline of an answer as a picture that can be kept."""
+"""The timeline of an answer as an image that can be saved."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stretto.values.errors import InvalidRequestError
 
 
 class TimelinePlot:
-    """A drawing of what ran when, with one row a branch: waiting, silent, writing. Notebooks show it.
+    """A timeline image with one row per branch: waiting, silent, writing. Notebooks show it.
 
     Args:
-        answer: its timeline and branches are drawn.
+        answer: the answer whose timeline and branches are drawn.
 
     Attributes:
-        svg: the drawing, an image that needs nothing else.
+        svg: the image as standalone SVG.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -38,7 +38,7 @@ class TimelinePlot:
         return timeline_markdown(self._answer.timeline, self._answer.branches)
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file: ``.svg`` for the drawing, ``.html`` for a page with it. Raises `InvalidRequestError`."""
+        """Save it to a file: ``.svg`` for the image, ``.html`` for a page with it. Raises `InvalidRequestError`."""
         path = Path(path).expanduser()
         if path.suffix.lower() not in (".svg", ".html"):
             raise InvalidRequestError(f"{str(path)!r} cannot be written: a timeline is saved as .svg or .html.")

@@ -1,4 +1,4 @@
-"""Which branches of an answer a timeline draws, what it calls them, and where its axis has marks."""
+"""The rows of a timeline, their labels, and the ticks of its axis."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from stretto.values.answer import Branch
 
 _KIND = re.compile(r"^(?:section|point|item|passage|piece|round|field|element|lookup)-")
-SHARED = "sections"  # the kind of a call that writes several sections, each in a separate branch
-_MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and those that failed
+SHARED = "sections"  # the kind of a call that writes multiple sections, each in a separate branch
+_MOST_PASSAGES = 40  # rows; beyond that, only the first, the last and the failed ones are drawn
 
 
 def drawn(branches: Sequence[Branch]) -> tuple[list[Branch], list[str]]:
-    """The branches that get a row, and sentences about those that get none.
+    """Return the branches that get a row, and sentences about those that do not.
 
-    Of many passages only some have one. A call that writes several sections has none, because they have.
+    If there are many passages, only some get one. A call that writes multiple sections gets none, because they do.
     """
     passages = [branch for branch in branches if branch.kind == "passage"]
     half = _MOST_PASSAGES // 2
@@ -32,7 +32,7 @@ def drawn(branches: Sequence[Branch]) -> tuple[list[Branch], list[str]]:
 
 
 def label_of(branch: Branch) -> str:
-    """The name of a row: number and heading or title. These come from a model: one line of them is not certain."""
+    """Return the label of a row: number and heading or title, which come from a model and can span lines."""
     number = _KIND.sub("", branch.id)
     name = branch.heading or branch.title
     if not name or number == name:
@@ -41,18 +41,18 @@ def label_of(branch: Branch) -> str:
 
 
 def tokens_of(branch: Branch) -> str:
-    """How many it wrote; empty for a text out of a call that wrote several."""
+    """Return the number of tokens it wrote; empty for one text of a call that wrote multiple."""
     tokens = branch.usage.completion_tokens
     return f"{tokens:,}" if tokens or branch.usage.calls or not branch.text else ""
 
 
 def end_of(branches: Sequence[Branch], total_s: float) -> float:
-    """Where the axis ends: seconds since the request arrived."""
+    """Return the end of the axis, in seconds since the request arrived."""
     return max([total_s, *(branch.span.ended_s or 0.0 for branch in branches)])
 
 
 def mark_step(end_s: float, room: float, apart: float) -> float:
-    """Seconds between two marks: the smallest of 1, 2 and 5 times a power of ten that keeps them ``apart``.
+    """Return the seconds between two ticks: the smallest of 1, 2 and 5 times a power of ten that keeps them ``apart``.
 
     ``room`` and ``apart`` are in the same unit, cells or pixels.
     """
@@ -62,6 +62,6 @@ def mark_step(end_s: float, room: float, apart: float) -> float:
 
 
 def mark_text(seconds: float, step_s: float) -> str:
-    """A number of the axis, with as many digits as its step has."""
+    """Return the label of a tick, with as many digits as the step has."""
     digits = max(0, -math.floor(math.log10(step_s)))
     return f"{seconds:.{digits}f}"

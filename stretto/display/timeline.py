@@ -1,4 +1,4 @@
-"""A timeline as a picture: one row a branch, waiting, silent, writing, over the seconds since the request arrived."""
+"""A timeline image: one row per branch (waiting, silent, writing) over the seconds since the request arrived."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STYLE = f"""
 
 
 def draw(timeline: Timeline, branches: Sequence[Branch]) -> str:
-    """The drawing as SVG. Titles are escaped."""
+    """Draw the timeline as SVG. Titles are escaped."""
     shown, notes = drawn(branches)
     end_s = end_of(branches, timeline.total_s) or 1.0
     rows = [_row(branch, number, end_s) for number, branch in enumerate(shown)]
@@ -60,7 +60,7 @@ def draw(timeline: Timeline, branches: Sequence[Branch]) -> str:
 
 
 def totals(timeline: Timeline, between: str = "·") -> str:
-    """One line: seconds to the first text, to the end, and along the critical path."""
+    """Return one line: seconds to the first text, to the end, and along the critical path."""
     first = timeline.first_text_s
     parts = [] if first is None else [f"first text {first:.2f} s"]
     parts += [f"total {timeline.total_s:.2f} s", f"critical path {timeline.critical_path_s:.2f} s"]
@@ -98,7 +98,7 @@ def _row(branch: Branch, number: int, end_s: float) -> str:
 def _bar(phase: str, since_s: float, until_s: float, end_s: float, top: float) -> str:
     x, width = _at(since_s, end_s), max(0.0, _at(until_s, end_s) - _at(since_s, end_s))
     if phase == "writing":
-        width = max(2.0, width)  # it did write, however quickly
+        width = max(2.0, width)  # it did write, however briefly
     return f'<rect class="{phase}" x="{x:.1f}" y="{top + 5}" width="{width:.1f}" height="{_ROW - 10}" rx="2"/>'
 
 

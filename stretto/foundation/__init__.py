@@ -1,4 +1,4 @@
-"""What every room stands on and that knows nothing of answers: checked arguments, threads, queues, text repair.
+"""Helpers without knowledge of answers, used by all packages: argument checks, threads, queues, text repair.
 
 Private: not part of the public API, and may change at any time.
 """

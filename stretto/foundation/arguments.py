@@ -1,4 +1,4 @@
-"""How arguments are checked and shown: unknown names with the nearest known one, values without keys."""
+"""Checks and display of arguments: unknown names with the closest known one, values without API keys."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from typing import Any, ForwardRef, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_THREADS = 1024
-"""With many more, OpenMP ends the process."""
+"""With many more, OpenMP aborts the process."""
 
 _LONGEST_SHOWN = 60
 _VENDOR_KEY = re.compile(
     r"\b(?:sk-|gsk_|xai-|hf_|ghp_|AIza|[Bb]earer\s+)[\w.-]{6,}"
-    r"|\b(?:pk|rk|api|key|pat)[-_](?=[\w.-]{0,80}?\d)[\w.-]{8,}"  # words of a name have no digits
+    r"|\b(?:pk|rk|api|key|pat)[-_](?=[\w.-]{0,80}?\d)[\w.-]{8,}"  # words in a name have no digits
 )
 _HOW_IT_WAS_READ = re.compile(r", unable to (?:parse|interpret) .*$")
 _RANDOM = re.compile(r"\b(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4,12}){3,}")
 
 
 def looks_like_key(text: str) -> bool:
-    """Whether a text might be a key: a vendor's prefix, or a run of letters and digits longer than in any name."""
+    """Return whether a text might be an API key: by a vendor's prefix or a long run of letters and digits."""
     return bool(_VENDOR_KEY.search(text) or _RANDOM.search(text))
 
 
 def begins_like_key(text: str) -> bool:
-    """Whether a text begins with the prefix of a vendor's keys."""
+    """Return whether a text begins with a vendor's API key prefix."""
     return _VENDOR_KEY.match(text) is not None
 
 
 def safe_repr(value: object) -> str:
-    """A value for an error message: short, and ``[hidden]`` where it might be a key."""
+    """Format a value for an error message: shortened, or ``[hidden]`` if it might be an API key."""
     try:
         text = repr(value)
-    except RecursionError:  # lists in lists, thousands deep
+    except RecursionError:  # lists nested thousands deep
         return f"[hidden: a {type(value).__name__} that is nested too deeply]"
     if looks_like_key(text):
         return "[hidden: it looks like a key]"
@@ -45,7 +45,7 @@ def safe_repr(value: object) -> str:
 
 
 def reason(problem: Mapping[str, Any]) -> str:
-    """Why pydantic refuses a value, one of its `ErrorDetails`, as the end of a sentence."""
+    """Return why pydantic rejects a value, from its `ErrorDetails`, as the end of a sentence."""
     if problem["type"] == "extra_forbidden":
         return "there is no such name"
     said = _HOW_IT_WAS_READ.sub("", problem["msg"])
@@ -55,9 +55,9 @@ def reason(problem: Mapping[str, Any]) -> str:
 def unknown_names(
     given: Iterable[str], known: Iterable[str], where: str, instead: Mapping[str, str] = MappingProxyType({})
 ) -> str | None:
-    """An error message for names that ``where`` does not have; ``None`` if it has them all. Values are never shown.
+    """Return an error message for names that ``where`` does not have, without values; ``None`` if it has all.
 
-    ``instead`` holds a sentence for names that other libraries have.
+    ``instead`` maps names used by other libraries to a sentence.
     """
     there = sorted(known)
     wrong = [name for name in given if name not in there]
@@ -85,7 +85,7 @@ def expand_kwargs(options: type) -> Callable[[F], F]:
             for name, annotation in options.__annotations__.items()
         ]
         shown_as = signature.replace(parameters=[*own, *keywords])
-        function.__signature__ = shown_as  # type: ignore[attr-defined]  # functions have it, their type does not
+        function.__signature__ = shown_as  # type: ignore[attr-defined]  # functions have it, but not in their type
         return function
 
     return decorate

@@ -20,13 +20,13 @@ _LEAVING_S = 10.0
 
 
 class BackgroundLoop:
-    """Runs coroutines for threads that wait for them. The thread starts with the first call and ends with `close`.
+    """Runs coroutines for threads that wait for them. Its thread starts with the first call and ends with `close`.
 
-    No exception of a caller gets into the loop: Ctrl-C, `SystemExit` and `GeneratorExit` only cancel the call that
-    they leave. Nothing that a task of the loop does ends it: not what it raises, and not that it stops the loop.
+    No exception of a caller reaches the loop: Ctrl-C, `SystemExit` and `GeneratorExit` only cancel the call that they
+    interrupt. No task can end the loop, neither by raising nor by stopping it.
 
     Args:
-        forked: what a call says in a child process that was forked after the first one.
+        forked: the error message of a call in a child process that was forked after the first call.
         at_end: runs in the loop before it ends.
     """
 
@@ -34,7 +34,7 @@ class BackgroundLoop:
         self._at_end = at_end
         self._forked = forked
         self._fork = Fork()
-        # Reentrant, because the garbage collector may close an abandoned stream in the middle of any statement.
+        # Reentrant, because the garbage collector can close an abandoned stream in the middle of any statement.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -45,19 +45,19 @@ class BackgroundLoop:
 
     @property
     def runs(self) -> bool:
-        """Whether the thread was started and has not been told to end."""
+        """Whether the thread was started and not asked to end."""
         return self._loop is not None
 
     @property
     def is_here(self) -> bool:
-        """Whether the current thread is the loop's own."""
+        """Whether the current thread is that of the loop."""
         return self._thread is threading.current_thread()
 
     def call(self, run: Callable[[], Awaitable[T]]) -> T:
-        """Run it to its end. Raises `StrettoError` after `close` and after a fork.
+        """Run a coroutine to its end. Raises `StrettoError` after `close` and after a fork.
 
-        A daemon thread that still asks when the program ends, which has then closed this, ends with `SystemExit`: that
-        prints nothing, as when the interpreter ends the thread itself.
+        A daemon thread that calls this while the program exits, after `close`, ends with `SystemExit`: it prints
+        nothing, as when the interpreter ends the thread itself.
         """
         try:
             return self._call(run)
@@ -75,7 +75,7 @@ class BackgroundLoop:
         called = _Call(run, self._calls)
         loop: asyncio.AbstractEventLoop | None = None
         try:
-            with self._lock:  # `close` comes before the call or sees it
+            with self._lock:  # `close` either precedes the call or sees it
                 loop = self._running()
                 future = asyncio.run_coroutine_threadsafe(called.run(), loop)
             return future.result()
@@ -89,12 +89,12 @@ class BackgroundLoop:
                 ) from None
             raise
         except BaseException:
-            if loop is not None and not called.has_ended:  # Ctrl-C, say: in this thread, not in the other
+            if loop is not None and not called.has_ended:  # such as Ctrl-C, in this thread but not in the other
                 asyncio.run_coroutine_threadsafe(called.leave(), loop).result()
             raise
 
     async def acall(self, run: Callable[[], Awaitable[T]]) -> T:
-        """The same for a caller that waits in another event loop; its cancellation cancels the call."""
+        """Run a coroutine for a caller in another event loop, whose cancellation cancels the call."""
         called = _Call(run, self._calls)
         with self._lock:
             loop = self._running()
@@ -108,10 +108,10 @@ class BackgroundLoop:
             raise
 
     def close(self) -> None:
-        """Run ``at_end`` and end the thread. Idempotent; in a forked child, where there is no thread, nothing."""
+        """Run ``at_end`` and end the thread. Idempotent; does nothing in a forked child, where there is no thread."""
         if self._fork.happened():
             return
-        if self.is_here:  # called by the garbage collector; a thread cannot wait for its own end
+        if self.is_here:  # called by the garbage collector; a thread cannot join itself
             threading.Thread(target=self.close, name="stretto closing").start()
             return
         with self._lock:
@@ -165,14 +165,14 @@ class BackgroundLoop:
                     with suppress(SystemExit, KeyboardInterrupt):
                         loop.run_forever()
         except RuntimeError as error:
-            # Python 3.12 starts no thread while a program ends, and asyncio wants one to end those of its executor. By
-            # then the client is closed, and the loop as well.
+            # Python 3.12 starts no thread during exit, and asyncio needs one to shut down its executor. By
+            # then, both the client and the loop are closed.
             if "interpreter shutdown" not in str(error):
                 raise
 
 
 class _Call(Generic[T]):
-    """One call, which its caller may leave at any moment, even before it has begun."""
+    """One call, which its caller can leave at any moment, even before it has begun."""
 
     def __init__(self, run: Callable[[], Awaitable[T]], calls: set[_Call[Any]]) -> None:
         self._run = run
@@ -182,11 +182,11 @@ class _Call(Generic[T]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, and need not be left."""
+        """Whether the call has ended, so that it need not be left."""
         return self._ended.is_set()
 
     async def run(self) -> T:
-        """Run it in the loop."""
+        """Run the call in the loop."""
         self._calls.add(self)
         with anyio.CancelScope() as self._scope:
             try:
@@ -197,8 +197,8 @@ class _Call(Generic[T]):
         raise CancelledError
 
     async def leave(self) -> None:
-        """Cancel it and wait for its end."""
+        """Cancel the call and wait for its end."""
         if self._scope is not None:
             self._scope.cancel()
-            with anyio.move_on_after(_LEAVING_S):  # what it runs may not let itself be cancelled
+            with anyio.move_on_after(_LEAVING_S):  # the coroutine may resist cancellation
                 await self._ended.wait()

@@ -1,4 +1,4 @@
-"""How much a request may hold, and from what size on it is worked on in a thread: each entry costs time."""
+"""Limits on the size of requests, and the sizes from which they are processed in a thread."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from stretto.values.errors import InvalidRequestError
 
 MOST: Mapping[str, int] = {"messages": 20_000, "parts": 20_000, "tools": 1_024, "stop": 1_000}
-"""The most of each; the parts are those of all messages together."""
+"""The most entries of each kind; parts are counted over all messages."""
 
 LONG = 32
-"""From so many on, they are read and made ready in a thread: an event loop has others to serve meanwhile."""
+"""The number of entries from which they are read and prepared in a thread, to keep the event loop free."""
 
 VERY_LONG = 250
-"""From so many on, not even the SDKs' own steps on them are taken in the event loop."""
+"""The number of entries from which even the SDKs' own processing is moved out of the event loop."""
 
 LONG_TEXT = 4_096
-"""Characters from which on a text is searched in a thread."""
+"""The number of characters from which a text is searched in a thread."""
 
 
 def check_numbers(**given: Any) -> None:
-    """Raise `InvalidRequestError` if a list is longer than its kind may be; what is no list is for others to judge."""
+    """Raise `InvalidRequestError` if a list is longer than allowed; values that are not lists are not checked here."""
     if (messages := given.get("messages")) is not None:
         given["parts"] = range(sum(_parts(messages)))
     for name, listed in given.items():
@@ -33,12 +33,12 @@ def check_numbers(**given: Any) -> None:
 
 
 def is_long(*lists: Any, most: int = LONG) -> bool:
-    """Whether reading these would hold the event loop for longer than a moment: more than ``most`` entries or parts."""
+    """Return whether these have more than ``most`` entries or parts, too many to read in the event loop."""
     return any(_is_list(each) and (len(each) > most or sum(_parts(each)) > most) for each in lists)
 
 
 def _parts(messages: Any) -> Iterable[int]:
-    """How many parts each message has beyond its text."""
+    """Yield the number of parts of each message in addition to its text."""
     for each in messages if _is_list(messages) else ():
         content = each.get("content") if isinstance(each, Mapping) else getattr(each, "parts", None)
         if isinstance(content, (list, tuple)):

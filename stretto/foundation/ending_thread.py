@@ -1,4 +1,4 @@
-"""A thread that the interpreter ends before it goes: one that is still inside torch would abort the process."""
+"""A thread that is ended before the interpreter exits: one that is still inside torch would abort the process."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ import signal
 import sys
 import threading
 import time
-from _thread import allocate_lock  # that of now: a lock of a greenlet could not wait for a thread
+from _thread import allocate_lock  # the original: a greenlet's lock could not wait for a thread
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from stretto.foundation.threads import stay_if_changed, were_threads_changed
 
-_PATIENCE_S = 3.0  # for which the exit waits for a thread that was told to end
-_LAST_S = 1.0  # the same for one that it has interrupted and that does nothing: it hangs in a call of the system
-_MOST_S = 30.0  # the same for one that it has interrupted and that works, perhaps seldom on a busy machine
-_LOOK_S = 0.1  # seconds after which the exit looks whether it was interrupted
+_PATIENCE_S = 3.0  # seconds that the exit waits for a thread that was asked to end
+_LAST_S = 1.0  # the same for an interrupted thread that is idle: it hangs in a system call
+_MOST_S = 30.0  # the same for an interrupted thread that still uses the CPU, however rarely it is scheduled
+_LOOK_S = 0.1  # seconds between the exit's checks for an interrupt
 _exiting = threading.Event()
 _running: set[EndingThread] = set()
 
 
 class EndingThread(threading.Thread):
-    """Ends when it is told to, or when the interpreter exits, which waits for it: some seconds, or 30 while it works.
+    """A thread that ends on request or when the interpreter exits, which waits a few seconds, or 30 while it is busy.
 
     Args:
-        target: what it runs.
-        tell: tells it to end; called from another thread, at any time, more than once.
+        target: the function to run.
+        tell: asks it to end; called from other threads, at any time, possibly more than once.
         name: of the thread.
     """
 
     def __init__(self, target: Callable[[], None], tell: Callable[[], None], name: str) -> None:
-        # A daemon, because the interpreter would wait for any other thread before `_end_all` could end it.
+        # A daemon, because the interpreter would wait for a non-daemon thread before `_end_all` could end it.
         super().__init__(target=target, name=name, daemon=True)
         self._tell = tell
-        self._over = allocate_lock()  # held while it runs
+        self._over = allocate_lock()  # locked while it runs
         self._until = math.inf  # when the exit has waited long enough
         self._interrupted = False
-        self._used, self._idle_until = 0.0, math.inf  # seconds of a processor, and until when it may use no more
+        self._used, self._idle_until = 0.0, math.inf  # CPU seconds used, and until when it may stay idle
 
     def end(self) -> None:
         self._until = min(self._until, time.monotonic() + _PATIENCE_S)
         self._tell()
 
     def wait_at_exit(self) -> bool:
-        """Tell it to end, and wait a moment. Returns False once it has ended, or the exit has waited long enough."""
+        """Ask it to end, and wait briefly. Return False once it has ended, or the exit has waited long enough."""
         if not self._interrupted:
             self.end()
-        if self._over.acquire(timeout=_LOOK_S):  # a signal that comes as a wait begins does not end it
+        if self._over.acquire(timeout=_LOOK_S):  # a signal that arrives as a wait begins does not end the wait
             self._over.release()
             return False
         now = time.monotonic()
@@ -63,17 +63,17 @@ class EndingThread(threading.Thread):
             return True
         if self.ident is None:
             return False
-        # It ends where it next runs Python code. A long loading is many short calls of torch.
+        # It ends when it next runs Python code. Loading a model is many short calls to torch.
         self._interrupted, self._until, self._idle_until = True, now + _MOST_S, now + _LAST_S
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(SystemExit))
         return True
 
     def is_alive(self) -> bool:
-        """Whether it runs; one that stays where threads were changed does not."""
+        """Return whether it runs; one that stays where threads were changed does not."""
         return self._over.locked() if were_threads_changed() else super().is_alive()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, for so many seconds at most."""
+        """Wait until it has ended, for at most ``timeout`` seconds."""
         if not were_threads_changed():
             super().join(timeout)
         elif self._over.acquire(timeout=-1 if timeout is None else timeout):
@@ -93,10 +93,10 @@ class EndingThread(threading.Thread):
             super().run()
         except SystemExit:
             pass
-        except BaseException:  # noqa: BLE001 - as a thread does; what its frames refer to is freed before the exit goes on
+        except BaseException:  # noqa: BLE001 - as threads do; objects in its frames are freed before the exit continues
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self)))
         finally:
-            self._tell = _ended  # what it refers to is freed now, not when cycles are collected
+            self._tell = _ended  # its references are freed now, not by the cycle collector
             self._leave()
             stay_if_changed()
 
@@ -106,29 +106,29 @@ class EndingThread(threading.Thread):
 
 
 def is_exiting() -> bool:
-    """Whether the interpreter waits for these threads: long work that has not begun would hold it up."""
+    """Return whether the interpreter is waiting for these threads: long work that begins now would delay the exit."""
     return _exiting.is_set()
 
 
 def lower_priority(niceness: int) -> None:
-    """Let the threads of all programs run before this one: ``niceness`` as of `os.nice`. Linux alone can do that."""
+    """Lower the scheduling priority of this thread: ``niceness`` as in `os.nice`. Linux only."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
 def _processor_s(thread: threading.Thread) -> float:
-    """Seconds of a processor that a thread has used; 0 where that cannot be told."""
+    """Return the CPU seconds used by a thread; 0 where they are unknown."""
     try:
         about = Path(f"/proc/self/task/{thread.native_id}/stat").read_bytes()
     except OSError:
         return 0.0
-    user, system = about.rpartition(b")")[2].split()[11:13]  # the name before may hold spaces
+    user, system = about.rpartition(b")")[2].split()[11:13]  # the name before it can contain spaces
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _ended() -> None:
-    """Nothing is left to end."""
+    """Do nothing: the thread has ended."""
 
 
 if hasattr(os, "register_at_fork"):
@@ -137,18 +137,18 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _end_all() -> None:
-    """End all, also those that one of them still starts: a thread that loads a model starts the engine's."""
+    """End all threads, including those they still start: a thread that loads a model starts that of the engine."""
     try:
         _exiting.set()
         given_up: set[EndingThread] = set()
         while running := _running - given_up:
             given_up |= {thread for thread in running if not thread.wait_at_exit()}
-    except BaseException as error:  # noqa: BLE001 - a second Ctrl-C, or what another signal's handler raises
+    except BaseException as error:  # noqa: BLE001 - a second Ctrl-C, or an exception from another signal handler
         _leave(error)
 
 
 def _leave(error: BaseException) -> None:
-    """End the process at once, as whoever interrupts its exit wants; going on with threads in torch would abort it."""
+    """End the process at once, because its exit was interrupted; continuing with threads in torch would abort it."""
     match error:
         case KeyboardInterrupt():
             status = 128 + signal.SIGINT
@@ -161,6 +161,6 @@ def _leave(error: BaseException) -> None:
             status = 1
             sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # closed, or none
+        with suppress(Exception):  # closed or missing
             stream.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""JSON schemas that answers are held to: read in the forms that callers have, and checked before anything is sent."""
+"""JSON schemas for answers: read from the forms that callers use, and checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stretto.foundation.schema_graph import MOST_APPLIED, endless_parts, most_ap
 from stretto.values.errors import InvalidRequestError
 
 MOST_LEVELS = 150
-"""The deepest value that is read. Pydantic reads JSON of 200 levels, jsonschema-rs has no words for what is wrong with
-255, and where its stack ends, so does the process."""
+"""The maximum nesting of values that are read. Pydantic reads JSON of 200 levels; jsonschema-rs cannot describe errors
+at 255, and a stack overflow in it ends the process."""
 
 _REMEDY = "Give a JSON schema such as {'type': 'object', 'properties': {...}}, or a pydantic model class."
 _TYPES = "array, boolean, integer, null, number, object and string"
@@ -30,11 +30,11 @@ _LEADS_TO = re.compile(r"(?:Resource|Pointer|Anchor) '([^']*)'")
 
 
 def read_format(given: Any) -> dict[str, Any] | str | None:
-    """The JSON schema or regular expression of a ``response_format``.
+    """Return the JSON schema or regular expression of a ``response_format``.
 
     ``given``: a schema; a pydantic model class; OpenAI's ``{"type": "json_schema", "json_schema": {"schema": ...}}``,
     also without the level between; its ``{"type": "json_object"}``, any object; its ``{"type": "text"}``, which is
-    ``None``; a string, which is a regular expression. Raises `InvalidRequestError` for what is none of them.
+    ``None``; a string, which is a regular expression. Raises `InvalidRequestError` for anything else.
     """
     if given is None or isinstance(given, str):
         return given
@@ -59,17 +59,17 @@ def read_format(given: Any) -> dict[str, Any] | str | None:
 
 
 def strict_of(given: Mapping[str, Any]) -> bool | None:
-    """What a ``response_format`` in OpenAI's form says of its strict mode; ``None`` where it says nothing."""
+    """Return the strict mode of a ``response_format`` in OpenAI's form; ``None`` if it is not set."""
     inner = given.get("json_schema", given) if given.get("type") == "json_schema" else {}
     return inner.get("strict") if isinstance(inner, Mapping) else None
 
 
 def validator_of(schema: Mapping[str, Any]) -> Any:
-    """jsonschema-rs's validator, which fetches nothing; a dialect that it does not know counts as draft 2020-12.
+    """Return jsonschema-rs's validator, which fetches nothing; unknown dialects count as draft 2020-12.
 
-    Raises `ValueError` or `TypeError` for what is no schema, `ImportError` without jsonschema-rs.
+    Raises `ValueError` or `TypeError` for invalid schemas, `ImportError` without jsonschema-rs.
     """
-    import jsonschema_rs  # noqa: PLC0415 - takes 0.15 s, and is needed only where a schema is asked for
+    import jsonschema_rs  # noqa: PLC0415 - takes 0.15 s, and is needed only for requests with a schema
 
     try:
         return jsonschema_rs.validator_for(dict(schema), retriever=_fetch_nothing)
@@ -80,7 +80,7 @@ def validator_of(schema: Mapping[str, Any]) -> Any:
 
 
 def is_deeper(value: Any, levels: int = MOST_LEVELS) -> bool:
-    """Whether a value of JSON has more than so many objects and lists inside each other."""
+    """Return whether a JSON value nests objects and lists deeper than ``levels``."""
     level = [value]
     for _ in range(levels + 1):
         level = [part for each in level for part in parts(each)]
@@ -111,7 +111,7 @@ def _flaw(schema: Mapping[str, Any]) -> str:
 
 
 def _flaw_of_form(schema: Mapping[str, Any]) -> str:
-    """What is wrong with how the parts of a schema hang together."""
+    """Describe what is wrong with the references within a schema; empty if nothing is."""
     if is_deeper(schema):
         return _TOO_DEEP
     if most_applied(schema) > MOST_APPLIED:
@@ -120,11 +120,11 @@ def _flaw_of_form(schema: Mapping[str, Any]) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """What is wrong with a schema; nothing where only its reader here does not know a pattern's dialect."""
+    """Describe what is wrong with a schema; empty if the only problem is a pattern in an unsupported dialect."""
     kind, message = getattr(error, "kind", None), getattr(error, "message", str(error))
     if kind is None:
         return f"as JSON it is impossible: {message}"
-    place, value = _place(error.instance_path), error.instance  # type: ignore[attr-defined]  # as it has a kind
+    place, value = _place(error.instance_path), error.instance  # type: ignore[attr-defined]  # it has a kind
     if kind.name == "$ref":
         target = found[1] if (found := _LEADS_TO.search(message)) else message
         return f"a $ref leads to {safe_repr(target)}, which is not in it"
@@ -162,7 +162,7 @@ def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _closed(schema: Any) -> Any:
-    """Let objects have exactly the fields that are declared: a schema that allows more gets more, and without end."""
+    """Allow only declared fields in objects: models fill a schema that allows more with endless fields."""
     if isinstance(schema, list):
         return [_closed(part) for part in schema]
     if not isinstance(schema, dict):

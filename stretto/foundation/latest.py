@@ -1,4 +1,4 @@
-"""Values by key, of which those are kept that were asked for last."""
+"""A mapping that keeps the most recently used values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class Latest(Generic[Value]):
-    """One value for each of the ``most`` latest keys; ``new`` makes it. Safe between threads."""
+    """An LRU mapping with values for the ``most`` latest keys, created by ``new``. Thread-safe."""
 
     def __init__(self, new: Callable[[], Value], most: int = 32) -> None:
         self._new = new
@@ -20,7 +20,7 @@ class Latest(Generic[Value]):
         self._lock = Lock()
 
     def of(self, key: Hashable) -> Value:
-        """The value of a key; a new one if it was not asked for lately."""
+        """Return the value of a key; a new one if the key was not used recently."""
         with self._lock:
             value = self._kept[key] if key in self._kept else self._kept.setdefault(key, self._new())
             self._kept.move_to_end(key)

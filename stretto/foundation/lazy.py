@@ -1,4 +1,4 @@
-"""What is made when it is first asked for: names of a package, which cost an import, and properties."""
+"""Lazy names of packages, imported on first access, and lazy properties."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar, overload
 def lazy_exports(
     package: str, file: str, modules: Sequence[str] = ()
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """``__all__``, ``__getattr__`` and ``__dir__`` of a package, for the names that its stub imports.
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package, for the names that its stub imports.
 
-    The stub is the ``.pyi`` beside its file, which type checkers read as well: a name is public by one line there,
-    ``from stretto.HOME import NAME as NAME``. The package's own ``modules`` are attributes of it, too.
+    The stub is the ``.pyi`` next to its file, which type checkers also read: a line there,
+    ``from stretto.HOME import NAME as NAME``, makes a name public. The package's ``modules`` are attributes too.
     """
     lines = (line.split() for line in _stub_of(package, f"{file.rpartition('.')[0]}.pyi").splitlines())
     known = {line[3]: line[1] for line in lines if line[:1] == ["from"]}
@@ -37,11 +37,11 @@ def lazy_exports(
 
 
 def _stub_of(package: str, path: str) -> str:
-    """Read a stub, through the package's own loader where it is in a zip. Raises ImportError without one."""
-    with suppress(OSError), open(path, encoding="utf-8") as stub:  # noqa: PTH123 - spares an import of pathlib
+    """Read a stub, with the package's loader if it is in a zip file. Raises `ImportError` if there is none."""
+    with suppress(OSError), open(path, encoding="utf-8") as stub:  # noqa: PTH123 - avoids an import of pathlib
         return stub.read()
     try:
-        return str(sys.modules[package].__spec__.loader.get_data(path), "utf-8")  # type: ignore[union-attr]  # as files
+        return str(sys.modules[package].__spec__.loader.get_data(path), "utf-8")  # type: ignore[union-attr]  # loaders of files and zips have it
     except (OSError, AttributeError) as error:
         raise ImportError(
             f"{path} is not there, which names what {package} offers. Install stretto again, and have what packs the "
@@ -54,9 +54,9 @@ Value = TypeVar("Value")
 
 
 class lazy(Generic[Value]):  # noqa: N801 - read like `property`
-    """Like `functools.cached_property`, which in Python 3.11 computes under a lock that all objects share.
+    """Like `functools.cached_property`, without the lock that all instances share in Python 3.11.
 
-    A long request is read in a thread. With that lock, the event loop would wait for it at its next short one.
+    A long request is read in a thread. With that lock, the event loop would block on it at the next short one.
     """
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:
@@ -71,7 +71,7 @@ class lazy(Generic[Value]):  # noqa: N801 - read like `property`
     @overload
     def __get__(self, owner: object, kind: type) -> Value: ...
     def __get__(self, owner: object | None, kind: type) -> lazy[Value] | Value:
-        """The value; from then on it stands in the object's own dictionary, where this is not asked any more."""
+        """Compute the value and store it in the instance's ``__dict__``, which bypasses this method from then on."""
         if owner is None:
             return self
         value = self._compute(owner)

@@ -1,4 +1,4 @@
-"""What notebooks show of a value. The room that draws it says how, so that values know no drawing."""
+"""Notebook displays of values, set by `stretto.display`, so that values do not depend on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class ShownInNotebooks:
-    """A value with a richer form than its ``repr``, once one was given; `stretto.display` gives them."""
+    """A value with a rich display in notebooks, once `stretto.display` has set it."""
 
     _html: ClassVar[Callable[[Any], str] | None] = None
     _markdown: ClassVar[Callable[[Any], str] | None] = None

@@ -1,8 +1,8 @@
 """Backends, strategies and drafters of other packages, found by their entry points.
 
-A package names what it offers in its own ``pyproject.toml``, under ``[project.entry-points."stretto.backends"]``,
+A package lists what it offers in its ``pyproject.toml``, under ``[project.entry-points."stretto.backends"]``,
 ``"stretto.strategies"`` or ``"stretto.drafters"``. It is imported when its name is first used. Importing runs its code,
-as importing any installed package does.
+as with any installed package.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _log = logging.getLogger(__name__)
 
 
 def names(kind: Kind) -> tuple[str, ...]:
-    """The names that installed packages offer, in the order of the alphabet."""
+    """Return the names that installed packages offer, sorted."""
     return tuple(sorted(_found(kind)))
 
 
 def load(kind: Kind, name: str) -> Any:
-    """What a package offers under this name, or ``None``. Raises `SettingsError` if it cannot be loaded."""
+    """Load what a package offers under this name, or ``None``. Raises `SettingsError` if it cannot be loaded."""
     entry = _found(kind).get(name)
     if entry is None:
         return None
@@ -40,9 +40,9 @@ def load(kind: Kind, name: str) -> Any:
 
 
 def load_all(kind: Kind, taken: Container[str]) -> Mapping[str, Any]:
-    """Everything that can be loaded, by name. What cannot be is logged: who does not ask for it is not disturbed.
+    """Load everything that can be loaded, by name. Failures are only logged, since the caller may not need it.
 
-    ``taken``: the library's own names, which no package replaces.
+    ``taken``: the library's own names, which packages cannot replace.
     """
     loaded = {}
     for name in names(kind):

@@ -1,4 +1,4 @@
-"""A queue between two tasks that lets nothing else run in between unless it has to wait."""
+"""A queue between two tasks that yields to others only if it has to wait."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ T = TypeVar("T")
 class Queue(AsyncIterator[T]):
     """Hands items from one task to another, in order; iterating over it takes them out.
 
-    `anyio`'s memory object streams give every other task its turn before each item that is waited for; here
-    that would come between a piece of text and its reader.
+    `anyio`'s memory object streams let every other task run before each item that is waited for; here that would delay
+    a piece of text on its way to the reader.
 
     Args:
-        most: items that may lie in it before `put` waits.
+        most: number of queued items from which `put` waits.
     """
 
     def __init__(self, most: float = math.inf) -> None:
         self._most = most
         self._items: deque[T] = deque()
         self._ended = False
-        self._moved = anyio.Event()  # one for both sides: no queue is full and empty at once
+        self._moved = anyio.Event()  # one for both sides: a queue is never full and empty at once
 
     @property
     def ended(self) -> bool:
@@ -34,13 +34,13 @@ class Queue(AsyncIterator[T]):
         return self._ended
 
     async def put(self, item: T) -> None:
-        """Add an item once there is room for it; dropped after the end."""
+        """Add an item once there is room for it; after the end, it is dropped."""
         while len(self._items) >= self._most and not self._ended:
             await self._wait()
         self.add(item)
 
     def add(self, item: T) -> None:
-        """Add an item, room or not; dropped after the end."""
+        """Add an item, even beyond ``most``; after the end, it is dropped."""
         if not self._ended:
             self._items.append(item)
             self._moved.set()
@@ -55,7 +55,7 @@ class Queue(AsyncIterator[T]):
         return item
 
     def ready(self) -> list[T]:
-        """Take out all that lies in it now."""
+        """Remove and return all queued items."""
         items = list(self._items)
         if items:
             self._items.clear()
@@ -63,7 +63,7 @@ class Queue(AsyncIterator[T]):
         return items
 
     def end(self) -> None:
-        """Take nothing more; what lies in it can still be taken. Idempotent."""
+        """Accept no more items; queued ones can still be taken. Idempotent."""
         self._ended = True
         self._moved.set()
 

@@ -1,4 +1,4 @@
-"""What the parts of a JSON schema refer to: how many apply to one value, and whether a value that fits can end."""
+"""References within a JSON schema: how many schemas apply to one value, and whether finite values can match."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 from urllib.parse import unquote
 
 MOST_APPLIED = 10_000
-"""The most schemas that may apply to one value at once. Where each of 30 refers twice to the next, it is a billion, and
+"""The most schemas that may apply to one value at once. If each of 30 refers twice to the next, it is a billion, and
 checking one answer would take hours."""
 
 _AT_ONCE = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
 """Keywords whose schemas apply to the same value as the schema around them."""
-_DIGITS = 9  # of an index in a $ref; Python refuses to read thousands
+_DIGITS = 9  # of an index in a $ref; Python refuses to parse thousands
 
 
 def parts(value: Any) -> Iterable[Any]:
-    """The values inside an object or a list."""
+    """Return the values inside an object or a list."""
     return value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
 
 
 def pointed_at(reference: Any, schema: Any) -> Any:
-    """What a local pointer leads to; ``None`` for anything else, which the validator looks for."""
+    """Resolve a local pointer; ``None`` for anything else, which the validator resolves."""
     start, _, path = str(reference).partition("#")
     if start or (path and not path.startswith("/")):
         return None
@@ -37,7 +37,7 @@ def pointed_at(reference: Any, schema: Any) -> Any:
 
 
 def most_applied(schema: Mapping[str, Any]) -> int:
-    """How many schemas apply to one value at most; one that refers to itself for the same value is followed once."""
+    """Return the most schemas that apply to one value; one that refers to itself for that value is followed once."""
     counts: dict[int, int] = {}
 
     def count(part: Any) -> int:
@@ -54,17 +54,17 @@ def most_applied(schema: Mapping[str, Any]) -> int:
     while level and most <= MOST_APPLIED:
         try:
             most = max(most, *map(count, level))
-        except RecursionError:  # through a chain of hundreds
+        except RecursionError:  # from a chain of hundreds
             return MOST_APPLIED + 1
         level = [part for each in level for part in parts(each) if isinstance(part, Mapping | list | tuple)]
     return most
 
 
 def endless_parts(schema: Mapping[str, Any]) -> Set[int]:
-    """The ids of the schemas inside, and of this one, that no finite value fits.
+    """Return the ids of the subschemas, this one included, that no finite value matches.
 
-    ``{"$ref": "#"}`` is one, and an object that requires another of its own kind. What is found is certain: a schema
-    that can end by a keyword which is not looked at here counts as one that can.
+    Examples are ``{"$ref": "#"}`` and an object that requires another of its kind. There are no false positives:
+    schemas with keywords that are not analysed here count as finite.
     """
     unknown = [part for part in _all_of(schema) if isinstance(part, Mapping)]
     endless = {id(part) for part in unknown}
@@ -89,7 +89,7 @@ def _all_of(schema: Any) -> list[Any]:
 
 
 def _ends(part: Mapping[str, Any], schema: Mapping[str, Any], endless: Set[int]) -> bool:
-    """Whether a value that fits can end, as far as is known when those in ``endless`` cannot."""
+    """Return whether a finite value can match, assuming that those in ``endless`` have none."""
 
     def one(value: Any) -> bool:
         return id(value) not in endless
@@ -133,7 +133,7 @@ def _least(part: Mapping[str, Any], keyword: str) -> int:
 
 
 def _applied(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Any]:
-    """The schemas that one schema applies to its own value."""
+    """Yield the schemas that one schema applies to its own value."""
     for keyword in _AT_ONCE:
         value = part.get(keyword)
         if keyword == "dependentSchemas":

@@ -1,4 +1,4 @@
-"""Stop texts: found in a stream of pieces, also where they begin in one piece and end in another."""
+"""Stop texts in a stream of pieces, including those that span pieces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from operator import itemgetter
 
 
 class StopTexts:
-    """Finds the first of some texts in a stream, and withholds what may be the beginning of one.
+    """Finds the first stop text in a stream, and withholds what may be the beginning of one.
 
     Attributes:
         found: the text that ended the stream.
@@ -19,7 +19,7 @@ class StopTexts:
         self.found: str | None = None
 
     def push(self, text: str) -> tuple[str, bool]:
-        """Return the text that is certain, and whether a stop text was found, which ends the stream."""
+        """Return the text that can be emitted, and whether a stop text was found, which ends the stream."""
         if not self._texts:
             return text, False
         held = self._held + text
@@ -33,13 +33,13 @@ class StopTexts:
         return held[: len(held) - keep], False
 
     def flush(self) -> str:
-        """Return what was withheld and turned out to be no stop text."""
+        """Return the withheld text, which turned out not to be a stop text."""
         held, self._held = self._held, ""
         return held
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Length of the longest end of ``text`` that ``stop`` begins with."""
+    """Return the length of the longest suffix of ``text`` that is a prefix of ``stop``."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):
             return length

@@ -1,6 +1,6 @@
-r"""Surrogates: halves of a character that no encoding takes. Pairs become their character, single ones U+FFFD.
+r"""Surrogates: halves of a character that cannot be encoded. Pairs become their character, lone ones U+FFFD.
 
-They come from escapes of JSON ("\ud83d") that a server cut in two, and from names of files that are not UTF-8.
+They come from JSON escapes ("\ud83d") that a server split, and from file names that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ _OPEN = re.compile("[\ud800-\udbff]$")
 
 
 def fix_surrogates(text: str) -> str:
-    """The text without surrogates."""
+    """Replace the surrogates in a text."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 class Mending:
-    """The same for a text that comes in pieces; a pair may be cut in two."""
+    """Does the same for a text in pieces, which can split a pair."""
 
     def __init__(self) -> None:
         self._open = ""
 
     def feed(self, piece: str) -> str:
-        """Take a piece, give back what is certain."""
+        """Add a piece; return the text that is final."""
         if piece.isascii() and not self._open:
             return piece
         piece = self._open + piece
@@ -33,6 +33,6 @@ class Mending:
         return fix_surrogates(piece[: len(piece) - len(self._open)])
 
     def finish(self) -> str:
-        """Give back what was held."""
+        """Return the withheld text."""
         rest, self._open = self._open, ""
         return fix_surrogates(rest)

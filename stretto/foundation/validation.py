@@ -1,4 +1,4 @@
-"""What pydantic refuses, in one line for a person."""
+"""Pydantic's validation errors in one line for people."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Value = TypeVar("Value")
 
 
 class CheckedModel(BaseModel):
-    """A value that callers make. What cannot be used is one of the library's errors.
+    """A model that callers create. Invalid values raise one of the library's errors.
 
-    As a part of another value, or read by ``model_validate``, it raises pydantic's error, which has the path to it.
+    As part of another model, or with ``model_validate``, it raises pydantic's error, which includes the path.
     """
 
-    if not TYPE_CHECKING:  # a type checker reads the names of the arguments from the fields
+    if not TYPE_CHECKING:  # type checkers derive the arguments from the fields
 
         def __init__(self, /, *values: Any, **given: Any) -> None:
             if values:
@@ -32,12 +32,12 @@ class CheckedModel(BaseModel):
             except ValidationError as error:
                 raise type(self)._refused(error) from None
 
-        # Without this mark, pydantic calls the constructor for parts of other values, too, and the path is lost.
+        # Without this mark, pydantic also calls the constructor for nested models, and the path is lost.
         __init__.__pydantic_base_init__ = True
 
     @classmethod
     def _refused(cls, error: ValidationError) -> StrettoError:
-        """The error for what a caller gave."""
+        """Return the error for a caller's arguments."""
         first = error.errors()[0]
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
             wrong = unknown_names([str(first["loc"][0])], cls.model_fields, cls.__name__)
@@ -46,7 +46,7 @@ class CheckedModel(BaseModel):
 
 
 def explained(error: ValidationError, within: str = "") -> str:
-    """The first thing that was found, without keys; ``within`` stands before the name."""
+    """Describe the first error, without API keys; ``within`` precedes the name."""
     first = error.errors()[0]
     if isinstance(cause := first.get("ctx", {}).get("error"), StrettoError):
         return str(cause)
@@ -58,7 +58,7 @@ def explained(error: ValidationError, within: str = "") -> str:
 
 
 def read_table(file: Path, read: Callable[[Any], Value], what: str, page: str) -> Value:
-    """Read a TOML file of a caller's. Raises `SettingsError`, which says what it is and which page shows its form."""
+    """Read a caller's TOML file. Raises `SettingsError`, which names the file and the page with its format."""
     try:
         return read(tomllib.loads(file.expanduser().read_text(encoding="utf-8")))
     except ValidationError as error:

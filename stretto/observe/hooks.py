@@ -1,4 +1,4 @@
-"""Hooks: what a program can watch of every answer, for metrics, traces and logs."""
+"""Hooks with which a program watches every answer, for metrics, traces and logs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _log = logging.getLogger("stretto.hooks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
-    """One generation of a branch has ended, well or not; its retries and hedges are part of it.
+    """One generation of a branch has ended, successfully or not; includes its retries and hedges.
 
     Attributes:
         backend: the model name, ``provider:model``.
-        branch_id: the branch that asked, as in the events and the answer.
+        branch_id: the branch that made the call, as in the events and the answer.
         kind: what the branch writes.
-        attempt: 1, or 2 where the branch asked once more in another way.
+        attempt: 1, or 2 if the branch asked again in a different way.
         seconds: from sending the call to its end, waits between retries included.
         first_text_s: from sending it to its first text; ``None``: no text came.
         usage: tokens and calls of this generation; ``usage.retries`` and ``usage.hedges`` count repetitions.
-        finish_reason: why it ended; ``None`` where it failed or was cancelled.
-        error: what it failed with; ``None`` where it ended well or was cancelled.
+        finish_reason: why it ended; ``None`` if it failed or was cancelled.
+        error: the error if it failed; ``None`` if it succeeded or was cancelled.
     """
 
     backend: str
@@ -50,12 +50,12 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPlanned:
-    """A call failed for a passing reason, and will be sent again.
+    """A call failed with a transient error and will be retried.
 
     Attributes:
         backend: the model name, ``provider:model``.
-        attempt: the number of the attempt that failed, from 1.
-        wait_s: seconds until the next one.
+        attempt: the number of the failed attempt, from 1.
+        wait_s: seconds until the next attempt.
         error: why it failed.
         usage: what the failed attempt cost.
     """
@@ -69,18 +69,18 @@ class RetryPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """Functions that a client calls while it answers: ``AsyncStretto(hooks=Hooks(on_call=print))``.
+    """Callbacks of a client while it answers: ``AsyncStretto(hooks=Hooks(on_call=print))``.
 
     They are plain functions of one argument, called on the client's event loop, so they must be quick: hand slow work
-    to a queue or a thread. What they return is ignored. One that raises does not disturb the answer; the first failure
-    of each hook is logged with its traceback (logger ``stretto.hooks``), further ones are not.
+    to a queue or a thread. Return values are ignored. A hook that raises does not affect the answer; the first failure
+    of each hook is logged with its traceback (logger ``stretto.hooks``), later ones are not.
 
     Attributes:
-        on_route: called with each `Route` that was chosen, also those of ``client.route``.
+        on_route: called with each chosen `Route`, including those of ``client.route``.
         on_call: called with a `CallEnded` after each generation.
-        on_retry: called with a `RetryPlanned` before the wait for another attempt.
+        on_retry: called with a `RetryPlanned` before the wait for the next attempt.
 
-    Raises `SettingsError` for a hook that cannot be called, or is a coroutine function.
+    Raises `SettingsError` for a hook that is not callable, or is a coroutine function.
     """
 
     on_route: Callable[[Route], object] | None = None
@@ -97,7 +97,7 @@ class Hooks:
 
 
 class Watchers:
-    """The hooks of one client at work: calls them and keeps their failures away from the answers."""
+    """Calls the hooks of one client and keeps their failures away from the answers."""
 
     def __init__(self, hooks: Hooks | None = None) -> None:
         self._hooks = hooks or Hooks()
@@ -110,13 +110,13 @@ class Watchers:
         self._call("on_call", self._hooks.on_call, call)
 
     def retry_planned(self, retry: RetryPlanned) -> None:
-        """Pass a retry on, to the trace too."""
+        """Report a retry to the hooks and the trace."""
         note_retry(retry.wait_s, retry.attempt, retry.error)
         self._call("on_retry", self._hooks.on_retry, retry)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Let `watchers` give this object to the calling task and to those it starts."""
+        """Make `watchers` return this object in the calling task and those it starts."""
         before = _current.set(self)
         try:
             yield
@@ -128,18 +128,18 @@ class Watchers:
             return
         try:
             hook(value)
-        except Exception:  # noqa: BLE001 - a hook is the caller's code; the answer lives on
+        except Exception:  # noqa: BLE001 - a hook is the caller's code; the answer continues
             if name not in self._failed:
                 self._failed.add(name)
                 _log.exception("the hook %s failed; the answer goes on, further failures are not logged", name)
 
 
-_current: ContextVar[Watchers] = ContextVar("stretto_watchers", default=Watchers())  # noqa: B039 - holds no hooks
+_current: ContextVar[Watchers] = ContextVar("stretto_watchers", default=Watchers())  # noqa: B039 - has no hooks
 
 
 def watchers() -> Watchers:
-    """Those of the answer that the calling task works on; outside of one, they call nobody.
+    """Return the watchers of the answer that the calling task works on; outside of one, watchers without hooks.
 
-    Like the budget (`stretto.backends.allowance`) they reach the wrappers without a word in a backend's protocol.
+    Like the budget (`stretto.backends.allowance`), they reach the wrappers without being part of a backend's protocol.
     """
     return _current.get()

@@ -1,7 +1,7 @@
 """Log records as lines of JSON, for programs that read logs.
 
-The library logs to loggers below ``stretto``, by Python's own ``logging``: what a record is about stands in its
-attribute ``stretto``, a mapping. Questions and answers are in it only with the setting ``log_text``; keys never are.
+The library logs to loggers below ``stretto`` with Python's ``logging``: the details of a record are in its attribute
+``stretto``, a mapping. It includes questions and answers only with the setting ``log_text``, and never API keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON: time, level, logger, message, and the fields of ``record.stretto``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without a newline."""
         from stretto.foundation.redaction import redact  # noqa: PLC0415 - keeps `import stretto` light
 
         fields: Mapping[str, Any] = getattr(record, "stretto", {})
@@ -42,10 +42,10 @@ class JsonLines(logging.Formatter):
 
 
 def log_json(stream: TextIO | None = None, level: str = "info") -> logging.Handler:
-    """Write the library's log records as lines of JSON to ``stream``, by default standard error.
+    """Write the library's log records as lines of JSON to ``stream``, standard error by default.
 
-    ``level`` is "debug", "info", "warning" or "error". Returns the handler, for ``logging``'s own ``removeHandler``.
-    Raises `SettingsError` for another level.
+    ``level`` is "debug", "info", "warning" or "error". Returns the handler, for ``Logger.removeHandler``. Raises
+    `SettingsError` for another level.
     """
     if level.lower() not in _LEVELS:
         raise SettingsError(f"The log level {safe_repr(level)} cannot be used. Choose one of: {', '.join(_LEVELS)}.")
@@ -58,7 +58,7 @@ def log_json(stream: TextIO | None = None, level: str = "info") -> logging.Handl
 
 
 def log_answer(request: Request, answer: Answer, *, text: bool) -> None:
-    """Log how an answer came about; with ``text``, also what was asked and answered."""
+    """Log how an answer was written; with ``text``, also the question and the answer."""
     if not _log.isEnabledFor(logging.INFO):
         return
     usage, timeline = answer.usage, answer.timeline
@@ -84,7 +84,7 @@ def log_answer(request: Request, answer: Answer, *, text: bool) -> None:
 
 
 def log_failure(request: Request, error: Exception, *, text: bool) -> None:
-    """Log that a request was not answered; what the error says may hold what was asked, and counts as text."""
+    """Log that a request was not answered; the error message can contain the question, so it counts as text."""
     fields: dict[str, Any] = {"event": "failed", "error": type(error).__name__, "strategy": request.strategy}
     if text:
         fields |= {"question": request.question, "said": str(error)}

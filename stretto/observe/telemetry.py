@@ -1,8 +1,8 @@
-"""Spans and metrics of OpenTelemetry: one trace an answer, with its route, branches and calls.
+"""OpenTelemetry spans and metrics: one trace per answer, with its route, branches and calls.
 
-The names follow OpenTelemetry's conventions for generative AI, which are still in development, so all of them stand
-in this file. Nothing is recorded unless the program sets up the OpenTelemetry SDK; without it, its API does nothing.
-What people and models wrote is recorded only where ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is true.
+The names follow OpenTelemetry's conventions for generative AI, which are still in development, so all of them are in
+this file. Nothing is recorded unless the program sets up the OpenTelemetry SDK; without it, the API does nothing. The
+content of messages is recorded only if ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` is true.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TOKENS_METRIC, SECONDS_METRIC = "gen_ai.client.token.usage", "gen_ai.client.oper
 FIRST_CHUNK_METRIC = "gen_ai.client.operation.time_to_first_chunk"
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
-# What the conventions have no name for.
+# Attributes that the conventions do not define.
 STRATEGY, SHAPE, REASON, CONFIDENCE = "stretto.strategy", "stretto.shape", "stretto.reason", "stretto.confidence"
 BRANCH_ID, BRANCH_KIND, BRANCH_TITLE = "stretto.branch.id", "stretto.branch.kind", "stretto.branch.title"
 WAITED, ATTEMPT, RETRIES, HEDGES = "stretto.waited_s", "stretto.attempt", "stretto.retries", "stretto.hedges"
@@ -87,7 +87,7 @@ def _histogram(name: str, unit: str, description: str) -> Histogram:
 
 @contextmanager
 def request_span(request: Request) -> Iterator[Span]:
-    """The span of a whole answer; `note_answer` adds what is known at its end."""
+    """Open the span of a whole answer; `note_answer` adds what is known at its end."""
     attributes = {OPERATION: "invoke_workflow", WORKFLOW: "stretto", STRATEGY: request.strategy}
     with _recording("invoke_workflow stretto", attributes) as span:
         if span.is_recording() and _captures():
@@ -96,7 +96,7 @@ def request_span(request: Request) -> Iterator[Span]:
 
 
 def note_answer(span: Span, answer: Answer) -> None:
-    """Add to the span of an answer how it ended and what it cost."""
+    """Record on the span of an answer how it ended and what it cost."""
     if not span.is_recording():
         return
     span.set_attributes(_usage(answer.usage) | {STRATEGY: answer.strategy or answer.route.strategy})
@@ -112,13 +112,13 @@ def note_answer(span: Span, answer: Answer) -> None:
 
 @contextmanager
 def route_span() -> Iterator[Span]:
-    """The span of a decision of the router."""
+    """Open the span of a routing decision."""
     with _recording("stretto.route", {}) as span:
         yield span
 
 
 def note_route(span: Span, route: Route) -> None:
-    """Add what was decided."""
+    """Record the decision."""
     if not span.is_recording():
         return
     span.set_attributes({STRATEGY: route.strategy, CONFIDENCE: route.confidence, REASON: route.reason})
@@ -128,14 +128,14 @@ def note_route(span: Span, route: Route) -> None:
 
 @contextmanager
 def branch_span(branch_id: str, kind: str, title: str) -> Iterator[Span]:
-    """The span of a branch, from the moment it is wanted."""
+    """Open the span of a branch, from the moment it is requested."""
     attributes = {BRANCH_ID: branch_id, BRANCH_KIND: kind}
     with _recording(f"stretto.branch {kind}", attributes | ({BRANCH_TITLE: title} if _captures() else {})) as span:
         yield span
 
 
 def note_branch(span: Span, branch: Branch) -> None:
-    """Add how a branch ended."""
+    """Record how a branch ended."""
     if not span.is_recording():
         return
     span.set_attributes(_usage(branch.usage) | {FINISH_REASONS: [branch.finish_reason]})
@@ -147,7 +147,7 @@ def note_branch(span: Span, branch: Branch) -> None:
 
 @contextmanager
 def call_span(model: str, options: GenerationOptions, attempt: int, messages: tuple[Message, ...]) -> Iterator[Span]:
-    """The span of one generation of a backend, its retries and hedges included."""
+    """Open the span of one generation of a backend, including its retries and hedges."""
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - keeps `import stretto` light
 
     provider, _, name = model.partition(":")
@@ -160,7 +160,7 @@ def call_span(model: str, options: GenerationOptions, attempt: int, messages: tu
 
 
 def note_call(span: Span, call: CallEnded) -> None:
-    """Add how a generation ended, and count it in the metrics."""
+    """Record how a generation ended, and count it in the metrics."""
     usage = call.usage
     provider, _, name = call.backend.partition(":")
     if span.is_recording():
@@ -170,7 +170,7 @@ def note_call(span: Span, call: CallEnded) -> None:
         if call.finish_reason is not None:
             span.set_attribute(FINISH_REASONS, [call.finish_reason])
         elif call.error is None:
-            span.set_attribute(CANCELLED, value=True)  # by whoever asked, or because it was not needed any more
+            span.set_attribute(CANCELLED, value=True)  # by the caller, or because it was no longer needed
     about: dict[str, Any] = {OPERATION: "chat", PROVIDER: provider, REQUEST_MODEL: name}
     tokens = _histogram(TOKENS_METRIC, "{token}", "Tokens of a generation")
     tokens.record(usage.prompt_tokens, about | {TOKEN_TYPE: "input"})
@@ -182,7 +182,7 @@ def note_call(span: Span, call: CallEnded) -> None:
 
 
 def note_retry(wait_s: float, attempt: int, error: Exception) -> None:
-    """Tell the span of the call under way that it is tried again."""
+    """Record a retry on the span of the current call."""
     from opentelemetry import trace  # noqa: PLC0415 - keeps `import stretto` light
 
     about: dict[str, Any] = {ATTEMPT: attempt, "stretto.wait_s": wait_s, ERROR: type(error).__name__}
@@ -191,13 +191,13 @@ def note_retry(wait_s: float, attempt: int, error: Exception) -> None:
 
 @dataclass(frozen=True)
 class EngineWork:
-    """What the local engine did for a call.
+    """One part of the local engine's work for a call.
 
     Attributes:
-        part: the call waited in the queue, its prompt was read, or steps ran with the same other requests.
+        part: a wait in the queue, prefill, or steps in a batch with the same other requests.
         began_s: in seconds of `time.perf_counter`.
         ended_s: likewise.
-        figures: numbers by their names in `ENGINE`.
+        figures: numbers by their name in `ENGINE`.
     """
 
     part: Literal["queue", "prefill", "steps"]
@@ -207,16 +207,16 @@ class EngineWork:
 
 
 def is_traced() -> bool:
-    """Whether the call under way is recorded: only then does the engine keep what it does."""
+    """Return whether the current call is recorded: only then does the engine keep records of its work."""
     from opentelemetry import trace  # noqa: PLC0415 - keeps `import stretto` light
 
     return trace.get_current_span().is_recording()
 
 
 def note_engine(work: Iterable[EngineWork]) -> None:
-    """Add a span for each part of the engine's work to the call under way.
+    """Add a span for each part of the engine's work to the current call.
 
-    They are added when the call ends: the engine's thread runs for many calls and makes no spans.
+    They are added when the call ends: the engine's thread serves many calls and creates no spans.
     """
     epoch_ns = time.time_ns() - time.perf_counter_ns()
     for each in work:
@@ -233,7 +233,7 @@ def _recording(name: str, attributes: Mapping[str, Any], kind: Any = None) -> It
         name,
         kind=kind or SpanKind.INTERNAL,
         attributes=dict(attributes),
-        record_exception=False,  # the words of an error may hold what was asked
+        record_exception=False,  # error messages can contain the question
         set_status_on_exception=False,
     ) as span:
         try:

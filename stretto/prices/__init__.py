@@ -1,4 +1,4 @@
-"""What an answer costs in money: by a caller's own prices, else by list prices: genai-prices', or those of our file.
+"""The cost of answers: by the caller's prices, else by the list prices of genai-prices or the package's file.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -26,7 +26,7 @@ _MILLION = 1_000_000
 
 
 class Tier(BaseModel):
-    """Prices in US dollars for a million tokens. Without ``cached`` or ``cache_write``, such tokens cost ``input``.
+    """Prices in US dollars per million tokens. Without ``cached`` or ``cache_write``, such tokens cost ``input``.
 
     Attributes:
         input: for prompt tokens.
@@ -43,7 +43,7 @@ class Tier(BaseModel):
     cache_write: float | None = Field(default=None, ge=0)
 
     def of(self, usage: Usage) -> float:
-        """The price of these tokens in US dollars."""
+        """Return the price of these tokens in US dollars."""
         cached = self.input if self.cached is None else self.cached
         written = self.input if self.cache_write is None else self.cache_write
         plain = max(0, usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens)
@@ -55,14 +55,14 @@ class LongTier(Tier):
     """The prices of calls with long prompts.
 
     Attributes:
-        above: prompt tokens of a call above which these prices hold.
+        above: prompt tokens of a call above which these prices apply.
     """
 
     above: int = Field(ge=1)
 
 
 class Price(Tier):
-    """What one model costs.
+    """The prices of one model.
 
     Attributes:
         long: the prices of calls with long prompts, where they differ.
@@ -71,7 +71,7 @@ class Price(Tier):
     long: LongTier | None = None
 
     def at(self, usage: Usage) -> Tier:
-        """The prices for calls of this size. Where several calls were added up, their mean size decides."""
+        """Return the prices for calls of this size: the mean size, if the usage adds up multiple calls."""
         each = usage.prompt_tokens / max(1, usage.calls)
         return self.long if self.long is not None and each > self.long.above else self
 
@@ -85,13 +85,13 @@ class _Listed(BaseModel):
 
 
 class Prices:
-    """The list prices of providers, and prices of the caller before them.
+    """The list prices of providers, overridden by those of the caller.
 
     Args:
-        own: a TOML file with ``as_of``, ``source`` and ``models``, in the form of the package's ``prices.toml``. Its
-            prices hold at any address; list prices hold where calls go to the provider itself.
+        own: a TOML file with ``as_of``, ``source`` and ``models``, in the format of the package's ``prices.toml``. Its
+            prices apply to any server; list prices apply to calls to the provider itself.
 
-    Raises `SettingsError`: the file cannot be read.
+    Raises `SettingsError` if the file cannot be read.
     """
 
     def __init__(self, own: Path | None = None) -> None:
@@ -99,12 +99,12 @@ class Prices:
         self._rates: dict[tuple[str, bool, int], tuple[float, float, float] | None] = {}
 
     def cost(self, model: str, usages: Iterable[Usage], *, listed: bool = True) -> Cost | None:
-        """What generations cost; ``None`` where the price of the model is unknown.
+        """Return the cost of generations; ``None`` if the price of the model is unknown.
 
         Args:
             model: the model name, ``provider:model``. Local models cost nothing.
-            usages: of each generation.
-            listed: whether list prices hold: calls go to the provider itself.
+            usages: the usage of each generation.
+            listed: whether list prices apply, because calls go to the provider itself.
         """
         if model.startswith("local:"):
             return Cost(usd=0.0, source="it ran on this machine")
@@ -116,9 +116,9 @@ class Prices:
         return cost
 
     def expected(self, model: str, usage: Usage, *, listed: bool = True) -> float | None:
-        """About what calls of this size would cost, in US dollars; ``None`` where the price of the model is unknown.
+        """Estimate what calls of this size would cost, in US dollars; ``None`` if the price of the model is unknown.
 
-        As `cost`, but fast: what a token costs is looked up once for each model and order of size of a prompt.
+        Like `cost`, but fast: token prices are looked up once per model and order of magnitude of the prompt.
         """
         size = 1 << (usage.prompt_tokens // max(1, usage.calls)).bit_length()
         key = model, listed, size

@@ -1,4 +1,4 @@
-"""List prices of the package genai-prices, where it is installed: a newer release knows newer models than our file."""
+"""List prices of the package genai-prices, if installed: its latest release can know newer models than our file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stretto.values.answer import Cost, Usage
 
 @cache
 def load() -> bool:
-    """Import the package and its table, which takes a third of a second. False where it is not installed."""
+    """Import the package and its table, which takes 0.33 s. Return False if it is not installed."""
     if find_spec("genai_prices") is None:
         return False
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - an extra
@@ -23,12 +23,12 @@ def load() -> bool:
 
 
 def cost_by_package(model: str, names: Iterable[str], usages: Iterable[Usage]) -> Cost | None:
-    """What generations cost by the prices of today; ``None`` without the package, or where it does not know the model.
+    """Return the cost of generations at current prices; ``None`` without the package, or for unknown models.
 
     Args:
         model: the model name, ``provider:model``.
-        names: what the model may be called there. A price that it guesses from another name is not taken.
-        usages: of each generation.
+        names: names under which the package may list the model. Prices that it guesses from other names are not used.
+        usages: the usage of each generation.
     """
     if not load():
         return None
@@ -37,7 +37,7 @@ def cost_by_package(model: str, names: Iterable[str], usages: Iterable[Usage]) -
     provider, _, name = model.partition(":")
     usd = Decimal(0)
     for usage in usages:
-        calls = max(1, usage.calls)  # where several were added up, prices of long prompts hold by their mean size
+        calls = max(1, usage.calls)  # for multiple calls, prices of long prompts apply by their mean size
         each = genai_prices.Usage(
             input_tokens=Decimal(usage.prompt_tokens) / calls,
             cache_read_tokens=Decimal(usage.cached_tokens) / calls,
@@ -46,7 +46,7 @@ def cost_by_package(model: str, names: Iterable[str], usages: Iterable[Usage]) -
         )
         try:
             price = genai_prices.calc_price(each, name, provider_id=provider)
-        except (LookupError, ValueError):  # an unknown model; counts that contradict each other
+        except (LookupError, ValueError):  # an unknown model, or contradictory counts
             return None
         if price.model.id not in names:
             return None

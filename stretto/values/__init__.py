@@ -1,4 +1,4 @@
-"""What is asked for and what comes back: requests, answers, events, errors.
+"""Requests, answers, events and errors.
 
 Private: not part of the public API, and may change at any time.
 """

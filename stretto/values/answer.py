@@ -1,4 +1,4 @@
-"""What a caller gets: the merged text, its branches, what it cost and what ran when."""
+"""The answer that a caller gets: the merged text, its branches, its cost and its timeline."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ class Agreement(BaseModel):
     """How far the samples of an answer agree (strategy ``consensus``).
 
     Attributes:
-        votes: the number of votes by what was voted for, most votes first. Numbers, choices, JSON and short phrases
-            are written in one way each; a longer text counts by itself.
-        share: of the votes that were counted, the part that the answer got; 0 where the texts were compared instead.
-        decided_by: "unchangeable" (no vote could change the outcome), "certain" (the leader was probable enough to
-            stay in front), "all_votes" (every sample was counted), "similarity" (the text that is most like the
-            others), "judge" (a model chose), "only_one" (no more than one sample had a vote).
-        samples: that were wanted.
-        begun: whose call was sent.
-        finished: that were written to their end.
-        failed: that broke off, were cut or refused, or do not fit the format; they have no vote.
-        cancelled: that were not needed any more, whether begun or not.
-        weak: that were ended in mid-stream, because the model was less sure of them than of any finished sample.
+        votes: the number of votes for each candidate, most votes first. Numbers, choices, JSON and short phrases are
+            normalised before they are counted; a longer text counts by itself.
+        share: the answer's share of the counted votes; 0 where the texts were compared instead.
+        decided_by: "unchangeable" (no vote could change the outcome), "certain" (the leader was likely enough to stay
+            ahead), "all_votes" (every sample was counted), "similarity" (the text most similar to the others was
+            taken), "judge" (a model chose), "only_one" (no more than one sample had a vote).
+        samples: the number requested.
+        begun: the number whose call was sent.
+        finished: the number that were completed.
+        failed: the number that broke off, were cut or refused, or do not fit the format; they have no vote.
+        cancelled: the number that were no longer needed, whether begun or not.
+        weak: the number that were stopped mid-stream, because the model was less sure of them than of any finished
+            sample.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,28 +60,28 @@ FinishReason = Literal[
     "budget",
     "error",
     "incomplete",  # most of the documents could not be read
-    "nothing_found",  # nothing on the question was found in the documents
+    "nothing_found",  # nothing relevant to the question was found in the documents
 ]
 """How an answer, or a part of it, ended."""
 
 CutBy = Literal["loop", "leak", "heading"]
-"""Which screen cut a part of an answer."""
+"""Which check cut a part of an answer."""
 
 REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
 
 
 class Usage(BaseModel):
-    """Tokens and calls. Usages of several branches are added up with ``+``.
+    """Token and call counts. ``+`` adds up the usages of multiple branches.
 
     Attributes:
         prompt_tokens: read by the model.
         completion_tokens: generated, reasoning included.
         cached_tokens: prompt tokens that a provider read from its cache.
         cache_write_tokens: prompt tokens that were written to a provider's cache; some bill them higher.
-        reasoning_tokens: generated while the model was thinking; not shown.
-        discarded_tokens: generated, or billed so, but not part of the answer: losers of races and hedges, restarted
-            branches, and what of a prediction did not come back.
-        calls: sent, repetitions included.
+        reasoning_tokens: generated as reasoning; not shown.
+        discarded_tokens: generated, or billed as such, but not part of the answer: losers of races and hedges,
+            restarted branches, and the rejected part of a prediction.
+        calls: sent, including those sent again.
         retries: calls sent again after a failure.
         hedges: calls sent a second time because the first one was late.
     """
@@ -107,10 +108,10 @@ class Usage(BaseModel):
 
 
 class Cost(BaseModel):
-    """What an answer cost in money, by its tokens and the prices of its models. ``str(cost)`` is the amount.
+    """What an answer cost in money, from its tokens and the prices of its models. ``str(cost)`` is the amount.
 
     Attributes:
-        usd: US dollars, for everything that was generated and read, discarded tokens included.
+        usd: US dollars for all tokens read and generated, including discarded ones.
         as_of: the day of the prices; ``None`` where no price was needed, or where the source names a release instead.
         source: where the prices come from.
     """
@@ -132,22 +133,22 @@ class Cost(BaseModel):
 
 
 class Span(BaseModel):
-    """When one branch waited, spoke and ended, in seconds since the request arrived. ``None``: it never came to it.
+    """When one branch waited, wrote and ended, in seconds since the request arrived; ``None`` for what never happened.
 
-    A call of a local model also has the times of its way to the first text. Those of the last call count, where a
-    branch made several.
+    A call to a local model also has the times of the stages before its first text. Where a branch made multiple calls,
+    they are those of the last one.
 
     Attributes:
-        needed_s: what it was waiting for, its outline line or its parents, was there.
+        needed_s: what it waited for (its outline line or its parents) was available.
         started_s: its call was sent.
         first_s: its first text arrived.
         ended_s: it ended.
         loaded_s: the local model was loaded.
-        prepared_s: the prompt was made into tokens, and a grammar or an adapter was ready.
-        submitted_s: the call was in the engine's queue.
-        admitted_s: it had a slot, and the engine began to read its prompt.
-        prompt_read_s: the prompt was read.
-        first_token_s: the first token was chosen.
+        prepared_s: the prompt was tokenized, and a grammar or an adapter was ready.
+        submitted_s: the call was put into the engine's queue.
+        admitted_s: it got a slot, and prefill of its prompt began.
+        prompt_read_s: prefill was finished.
+        first_token_s: the first token was sampled.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -165,11 +166,11 @@ class Span(BaseModel):
 
 
 class Writer(BaseModel):
-    """What one model wrote of a branch that several models were asked for.
+    """What one model wrote of a branch for which multiple models were asked.
 
     Attributes:
         model: the model name, ``provider:model``.
-        start: where its text begins in that of the branch, in characters.
+        start: where its text begins within the branch's text, in characters.
         usage: what it cost.
         error: why it did not finish; ``None`` for the model that did.
     """
@@ -188,27 +189,28 @@ class Branch(BaseModel):
     Attributes:
         id: unique within the answer, for instance ``section-2``.
         kind: what it wrote.
-        title: of what it wrote, where that is no section: an item, a passage, a tool.
-        heading: of a section, and of a point of an outline, which is a section as well.
-        form: of a section, in the words of its plan, such as ``table`` or ``numbered steps``; empty where no plan
-            names one.
-        index: of a section, from 1; ``None`` for all else.
+        title: the title of what it wrote, if that is not a section: an item, a passage, a tool.
+        heading: the heading of a section; a point of an outline is a section too.
+        form: the form of a section, in the words of its plan, such as ``table`` or ``numbered steps``; empty where no
+            plan names one.
+        index: the number of a section, from 1; ``None`` for everything else.
         text: what it wrote.
-        status: whether it was finished.
+        status: whether it finished.
         finish_reason: how it ended.
         error: why a failed branch failed.
-        discarded: it failed because it was cancelled: the answer did not need it any more, or was better without it.
-        span: when it waited, spoke and ended.
+        discarded: whether it failed because it was cancelled: the answer no longer needed it, or was better without it.
+        span: when it waited, wrote and ended.
         usage: what it cost.
         model: the model that wrote it; with fallbacks, the last one that was asked.
         writers: every model that was asked, where a fallback took over; otherwise empty.
-        decoding: how a local model found its tokens; ``None`` from other backends, and for a call that was cut short.
-        logprobs: of its tokens, if they were asked for.
+        decoding: how a local model decoded its tokens; ``None`` from other backends, and for a call that was cut short.
+        logprobs: of its tokens, if requested.
         tool_calls: the calls that it asks for.
-        refused: its text is a refusal in the model's own words; known only of a branch that is an answer by itself.
-        stop_text: the stop text that ended it, where that is known.
-        cut_by: which screen cut it, or discarded it: it repeated itself (``loop``), repeated words of the library's
-            prompts (``leak``), or went on with another part (``heading``).
+        refused: whether its text is a refusal in the model's own words; known only for a branch that is an answer by
+            itself.
+        stop_text: the stop text that ended it, if known.
+        cut_by: which check cut or discarded it: it repeated itself (``loop``), repeated words of the library's prompts
+            (``leak``), or went on to another part (``heading``).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -237,7 +239,7 @@ class Branch(BaseModel):
 
 
 SECTION_FIELDS = {"id", "index", "heading", "form", "status", "finish_reason", "error", "cut_by"}
-"""What the fields beside an answer's text tell of each of its sections."""
+"""The fields reported for each section alongside an answer's text."""
 
 
 class Choice(BaseModel):
@@ -248,7 +250,7 @@ class Choice(BaseModel):
         tool_calls: the calls that it asks for.
         finish_reason: how it ended.
         logprobs: of its tokens, if they were asked for.
-        refused: it is a refusal in the model's own words.
+        refused: whether it is a refusal in the model's own words.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -261,10 +263,10 @@ class Choice(BaseModel):
 
 
 class Timeline(BaseModel):
-    """What ran when, in seconds since the request arrived.
+    """The times of an answer, in seconds since the request arrived.
 
     Attributes:
-        first_text_s: the first text of the answer was there; ``None`` where there was none.
+        first_text_s: the first text of the answer was available; ``None`` if there was none.
         total_s: the answer was complete.
         critical_path_s: the longest chain of branches that had to wait for each other.
     """
@@ -282,30 +284,30 @@ class Answer(ShownInNotebooks, BaseModel):
     Attributes:
         text: the merged text of all branches.
         route: how the request was to be generated, and why.
-        strategy: how it was written in the end; not ``route.strategy`` where that could not be carried out.
-        parsed: the value of an answer held to a ``response_format``: an instance of the pydantic model, what the JSON
-            holds, or the text that matches the regular expression; ``None`` where the answer does not fit. It is left
-            out of JSON, which holds the text.
+        strategy: how it was actually written; differs from ``route.strategy`` where that could not be carried out.
+        parsed: the value of an answer with a ``response_format``: an instance of the pydantic model, the decoded JSON,
+            or the text that matches the regular expression; ``None`` where the answer does not fit. It is left out of
+            JSON, which contains the text.
         branches: all generations, in the order in which they were started.
         usage: tokens and calls of all branches together.
         cost: what they cost; ``None`` where the price of the model is unknown.
-        decoding: how a local model found the tokens of all branches together.
-        logprobs: of the branches in the answer, one after the other, if they were asked for. Labels and titles that no
-            branch wrote have none, and what was trimmed from a branch still has its own.
-        timeline: when the first text and the whole answer were there.
-        citations: the places in documents that the answer names, in its order.
-        passages: what reading each passage of long documents gave.
-        warnings: what is missing, was left out, or was done in another way: sentences, each with a code and a part.
+        decoding: how a local model decoded the tokens of all branches together.
+        logprobs: of the branches in the answer, one after the other, if requested. Labels and titles that no branch
+            wrote have none; text trimmed from a branch still has its own.
+        timeline: when the first text and the whole answer were available.
+        citations: the places in documents that the answer cites, in its order.
+        passages: the result of reading each passage of long documents.
+        warnings: what is missing, was left out, or was done differently: sentences, each with a code and a part.
         finish_reason: how the worst part of the answer ended; of documents also ``incomplete``, when most of them
             could not be read, and ``nothing_found``, when nothing was found in them.
-        tool_calls: the calls that the model asks its caller to make; the answer goes on once it is given their results.
-        tool_turns: the turns of an answer for which the caller's functions were called: calls, results and what was
-            said between them; see `turns`.
-        thoughts: what the model thought, as parts of its turn, where its server tells.
+        tool_calls: the calls that the model asks its caller to make; the answer continues once it gets their results.
+        tool_turns: the turns of an answer for which the caller's functions were called: calls, results and the text
+            between them; see `turns`.
+        thoughts: the model's reasoning, as parts of its turn, where its server returns it.
         extra: other fields of the response of the model's server, in an answer of one generation: ``model``,
             ``system_fingerprint``, ``service_tier``, ``annotations``.
-        choices: all answers, where several were asked for; the first is the one that ``text`` holds.
-        agreement: how far the samples agree that the answer was chosen from (strategy ``consensus``).
+        choices: all answers, where more than one was requested; the first one is that of ``text``.
+        agreement: how far the samples agree from which the answer was chosen (strategy ``consensus``).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -338,12 +340,12 @@ class Answer(ShownInNotebooks, BaseModel):
 
     @property
     def turns(self) -> tuple[Mapping[str, Any], ...]:
-        """All turns of the answer for the next request, where functions were called; else its one `turn`."""
+        """All turns of the answer for the next request if functions were called, else just its `turn`."""
         return self.tool_turns or (self.turn,)
 
     @property
     def sections(self) -> tuple[Branch, ...]:
-        """The branches that wrote the answer's sections, in reading order; none where it is no answer in sections."""
+        """The branches that wrote the answer's sections, in reading order; empty for an answer without sections."""
         return tuple(branch for branch in self.branches if branch.kind == "section" and not branch.discarded)
 
     def __str__(self) -> str:

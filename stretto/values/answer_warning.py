@@ -12,7 +12,7 @@ WarningCode = Literal[
     "deadline",  # the deadline ended the answer or a part
     "fallback",  # another model wrote the answer or a part of it
     "format",  # the answer does not fit response_format, or was not checked against it
-    "kept",  # a rewritten text lacks something of its source, or misses the length that was asked for
+    "kept",  # a rewritten text lacks something of its source, or misses the requested length
     "leak",  # words of the library's own prompts were taken out
     "option",  # an option or a part of the request had no effect
     "other",  # a sentence of a backend, or of the caller's own strategy
@@ -21,25 +21,25 @@ WarningCode = Literal[
     "quotation",  # quotations or citations were left out
     "refusal",  # the model, or the filter of its server, refused
     "repeats",  # the answer repeats itself
-    "strategy",  # the answer was written in another way than the route says
+    "strategy",  # the answer was not written in the way that the route says
     "tool",  # a tool failed, or its call was not carried out
     "unread",  # something of the documents or of the prompt was not read
     "votes",  # samples do not agree, or have no vote
 ]
-"""What kind of thing a warning tells. New codes may come with any release."""
+"""What a warning is about. Any release may add codes."""
 
 _CODES = frozenset(get_args(WarningCode))
 
 
 class AnswerWarning(str):
-    """What is missing from an answer, was left out, or was done in another way: a sentence, with a code and a part.
+    """What is missing from an answer, was left out, or was done differently: a sentence, with a code and a part.
 
-    It is the sentence, so it prints and compares as text. In JSON it is an object with ``code``, ``message`` and
-    ``part``.
+    It is a string, so it prints and compares as text. In JSON it is an object with ``code``, ``message`` and ``part``.
 
     Attributes:
-        code: what kind of thing it tells.
-        part: the id of the branch that it is about, as in `Branch.id`; ``None``: of the answer, or of several parts.
+        code: what it is about.
+        part: the id of the branch that it is about, as in `Branch.id`; ``None``: the whole answer, or more than one
+            part.
     """
 
     code: WarningCode
@@ -57,7 +57,7 @@ class AnswerWarning(str):
         return str.__str__(self)
 
     def as_json(self) -> dict[str, Any]:
-        """The object that stands for it in JSON."""
+        """Return the JSON form of the warning."""
         return {"code": self.code, "message": self.message, "part": self.part}
 
     def __getnewargs__(self) -> tuple[str, WarningCode, str | None]:  # type: ignore[override]  # str's takes one
@@ -65,7 +65,7 @@ class AnswerWarning(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Read the object of JSON, or a sentence."""
+        """Accept the JSON object or a plain sentence."""
         fields = {
             "message": core_schema.typed_dict_field(core_schema.str_schema()),
             "code": core_schema.typed_dict_field(core_schema.str_schema(), required=False),

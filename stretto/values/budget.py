@@ -16,13 +16,13 @@ class Budget(CheckedModel):
     Attributes:
         max_calls: calls to backends, retries and hedges included.
         max_tokens_total: prompt and completion tokens together.
-        max_tool_calls: calls of the functions in ``tools``; by default 64.
-        max_tool_rounds: how often the model may ask for such calls before it has to answer; by default 8.
-        max_cost: US dollars, by the prices of the models. A way that is forecast to cost more is not taken; where even
-            the direct answer is, `BudgetExceededError` is raised before a call. Once it is spent, no further call is
-            made; those under way then are finished.
-        deadline_s: seconds. A way that is forecast to take longer is not taken, as with ``max_cost``. It ends the
-            answer as ``deadline_s`` of a request does; of both, the earlier one counts.
+        max_tool_calls: calls to the functions in ``tools``; 64 by default.
+        max_tool_rounds: how often the model may ask for such calls before it has to answer; 8 by default.
+        max_cost: US dollars, by the prices of the models. A strategy that is forecast to cost more is not used; where
+            even the direct answer is, `BudgetExceededError` is raised before any call. Once it is spent, no further
+            call is made; calls in flight are finished.
+        deadline_s: seconds. A strategy that is forecast to take longer is not used, as with ``max_cost``. It ends the
+            answer as a request's ``deadline_s`` does; the earlier of the two counts.
 
     Raises `InvalidRequestError`.
     """

@@ -1,4 +1,4 @@
-"""What an answer about documents rests on: evidence, the record of each passage, and citations."""
+"""The sources of an answer about documents: evidence, the record of each passage, and citations."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Evidence(BaseModel):
-    """A quotation that stands in a document, letter by letter.
+    """A verbatim quotation from a document.
 
     Attributes:
         document: index into ``Request.documents``.
         start: offset of its first character in ``Document.text``.
-        end: offset behind its last character.
+        end: offset after its last character.
         quote: ``text[start:end]``.
     """
 
@@ -26,20 +26,20 @@ class Evidence(BaseModel):
 
 
 class PassageRecord(BaseModel):
-    """What reading one passage gave.
+    """The result of reading one passage.
 
     Attributes:
         document: index into ``Request.documents``.
         start: offset of the passage's first character.
-        end: offset behind its last character.
-        status: ``read``; ``failed``, when it could not be read; ``skipped``, when a search found it irrelevant.
-        informative: whether it holds something for the question.
+        end: offset after its last character.
+        status: ``read``; ``failed``, if it could not be read; ``skipped``, if a search found it irrelevant.
+        informative: whether it contains something relevant to the question.
         evidence: quotations from the passage, in its order.
         rationale: why they matter.
-        answer: what the passage alone says to the question.
+        answer: what the passage alone says about the question.
         confidence: 0 to 5.
-        unfounded: quotations the model gave that do not stand in the passage; they were dropped.
-        cut_off: its record ended at its length, so there may be more in the passage.
+        unfounded: quotations by the model that are not in the passage; they were dropped.
+        cut_off: whether its record hit the length limit, so there may be more in the passage.
         error: why it failed.
     """
 
@@ -60,22 +60,22 @@ class PassageRecord(BaseModel):
 
 
 class Citation(BaseModel):
-    """A place in a document that the answer names.
+    """A place in a document that the answer cites.
 
     Attributes:
-        number: under which the model was shown the place, and by which it named it: the text of the answer's branch
-            holds ``[cite:3]`` (``[3]`` from the pocket model) where the answer holds the label. In a list of everything
-            of a kind, the place in that list.
-        label: as it stands in the answer: ``[title, p. 12]`` or ``[title, chars 100-250]``.
+        number: the number by which the model knows the place: the text of the answer's branch has ``[cite:3]`` (``[3]``
+            from the pocket model) where the answer has the label. In a list of everything of a kind, the position in
+            that list.
+        label: as it appears in the answer: ``[title, p. 12]`` or ``[title, chars 100-250]``.
         title: of the document.
         source: the file or address of the document.
         document: index into ``Request.documents``.
-        start: offset of the passage that is cited.
-        end: offset behind it.
+        start: offset of the cited passage.
+        end: offset after it.
         quote: its text.
-        page: the page it begins on, counted from 1; ``None`` where the format has no pages.
+        page: the page on which it begins, from 1; ``None`` if the format has no pages.
         heading: the nearest heading at or above it; empty where there is none.
-        field: the field of a record that rests on it, as ``lines[2].price``; empty elsewhere.
+        field: the field of a record that is based on it, such as ``lines[2].price``; otherwise empty.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -1,7 +1,7 @@
-"""The content of messages as clients write it, in the forms of OpenAI and Anthropic, read into OpenAI's.
+"""Message content in the formats of OpenAI and Anthropic, converted to OpenAI's.
 
-Blocks that only Anthropic has and that OpenAI has no form for, such as thinking and citations, stay as they are: who
-wrote them talks to Anthropic, and gets them back.
+Blocks that OpenAI's format lacks, such as Anthropic's thinking and citations, are kept unchanged: a caller that sends
+them talks to Anthropic, and gets them back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Block = Mapping[str, Any]
 
 
 def mended(value: Any) -> Any:
-    """A JSON value whose texts have no surrogates; objects and lists are copied."""
+    """Return a JSON value with the surrogates in its texts fixed; objects and lists are copied."""
     if isinstance(value, str):
         return fix_surrogates(value)
     if isinstance(value, Mapping):
@@ -28,12 +28,12 @@ def mended(value: Any) -> Any:
 
 
 def text_of(parts: Sequence[Block]) -> str:
-    """The texts among parts, joined by newlines."""
+    """Return the texts among the parts, joined by newlines."""
     return "\n".join(part["text"] for part in parts if part["type"] == "text")
 
 
 def is_plain(part: Block) -> bool:
-    """Whether a part is a text and nothing else."""
+    """Return whether a part is only text."""
     return part.keys() == {"type", "text"} and part["type"] == "text"
 
 
@@ -57,9 +57,9 @@ def split_results(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def without_calls(content: Sequence[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The parts of a message in OpenAI's form, and the tool calls among Anthropic's blocks.
+    """Return the parts of a message in OpenAI's form, and the tool calls among Anthropic's blocks.
 
-    Raises `InvalidRequestError` for what is no part.
+    Raises `InvalidRequestError` for anything that is not a part.
     """
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
@@ -78,7 +78,7 @@ def without_calls(content: Sequence[Any]) -> tuple[list[dict[str, Any]], list[di
 
 
 def read_tool(tool: Any) -> dict[str, Any]:
-    """A tool in OpenAI's form; one of Anthropic's own, such as its web search, stays as it is."""
+    """Return a tool in OpenAI's form; Anthropic's built-in tools, such as web search, are kept unchanged."""
     if not isinstance(tool, Mapping):
         raise InvalidRequestError(
             f"tools= holds {safe_repr(tool)}, which is not a tool: a Python function, or a mapping with type and "
@@ -93,14 +93,14 @@ def read_tool(tool: Any) -> dict[str, Any]:
 
 
 def name_of_tool(tool: Mapping[str, Any]) -> str | None:
-    """By which a model asks for a tool in OpenAI's form; ``None`` for one of a server's own, which has no name."""
+    """Return the name of a tool in OpenAI's form; ``None`` for a server's built-in tool, which has none."""
     described = tool.get("function") or tool.get("custom") or tool
     name = described.get("name") if isinstance(described, (dict, Mapping)) else None
     return name if isinstance(name, str) else None
 
 
 def read_tool_choice(choice: Any) -> tuple[Any, dict[str, Any]]:
-    """A tool choice in OpenAI's form, and what other fields of a body Anthropic's form stands for."""
+    """Return a tool choice in OpenAI's form, and the other body fields that Anthropic's form implies."""
     choice = mended(choice)
     if not isinstance(choice, Mapping):
         return choice, {}
@@ -149,5 +149,5 @@ def _document(block: Block) -> dict[str, Any]:
 
 
 def _beside(block: Block) -> dict[str, Any]:
-    """What a translated block keeps."""
+    """Return the fields that a converted block keeps."""
     return {name: value for name, value in block.items() if name in ("cache_control", "citations", "context")}

@@ -1,4 +1,4 @@
-"""A text to read for an answer, and where in it something stands."""
+"""A text to read for an answer, and the location of passages in it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Heading(CheckedModel):
     """A heading of a document.
 
     Attributes:
-        offset: of its first character in the text.
+        offset: offset of its first character in the text.
         level: 1 for a chapter, 2 for a section of it, and so on.
-        text: of the heading, without marks.
+        text: the heading's text, without markup.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,20 +31,20 @@ class Heading(CheckedModel):
 class Document(CheckedModel):
     """A text to read for the answer.
 
-    `Document.read` makes one from a file. Without a title, a document is called by its number.
+    `Document.read` makes one from a file. A document without a title is named by its number.
 
     >>> Document(text="The saddle is called Bob.", title="names.txt").title
     'names.txt'
 
     Attributes:
-        text: the whole text. All offsets count its characters.
+        text: the whole text. All offsets are in characters of it.
         title: what citations call it.
-        source: the file or address it comes from.
-        pages: offset of the first character of each page; empty where the format has no pages.
+        source: the file or URL it comes from.
+        pages: offset of the first character of each page; empty if the format has no pages.
         headings: in the order of the text.
-        unread_pages: numbers of the pages without any text that could be read.
-        markup: the file as it was read, where its text is only a part of it, as of HTML.
-        warnings: what was left out or guessed when it was read; the answer's warnings repeat it.
+        unread_pages: numbers of the pages without any readable text.
+        markup: the file as read, where the text is only part of it, as with HTML.
+        warnings: what was skipped or guessed when reading it; repeated in the answer's warnings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,21 +61,21 @@ class Document(CheckedModel):
     @classmethod
     def read(cls, path: Path | str) -> Document:
         """Read a file: text, Markdown, HTML, PDF, DOCX or source code. Raises `DocumentError`."""
-        from stretto.documents import read_document  # noqa: PLC0415 - it makes documents, so it imports this module
+        from stretto.documents import read_document  # noqa: PLC0415 - it creates documents, so it imports this module
 
         return read_document(path)
 
     def page(self, offset: int) -> int | None:
-        """The number of the page at ``offset``, counted from 1; ``None`` without pages."""
+        """Return the number of the page at ``offset``, from 1; ``None`` without pages."""
         return bisect_right(self.pages, offset) or None
 
     def heading(self, offset: int) -> Heading | None:
-        """The nearest heading at or above ``offset``."""
+        """Return the nearest heading at or above ``offset``."""
         index = bisect_right(self.headings, offset, key=lambda heading: heading.offset)
         return self.headings[index - 1] if index else None
 
     def place(self, start: int, end: int) -> str:
-        """Where a passage stands, for a citation: ``p. 12``, ``pp. 12-13`` or ``chars 100-250``."""
+        """Return the location of a passage, for a citation: ``p. 12``, ``pp. 12-13`` or ``chars 100-250``."""
         first, last = self.page(start), self.page(max(start, end - 1))
         if first is None:
             return f"chars {start}-{end}"

@@ -1,4 +1,4 @@
-"""Every error a caller can meet: each names the thing, its value and what to do about it."""
+"""Every error that callers can see: each names the thing, its value and what to do about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class StrettoError(Exception):
-    """The parent of all errors raised by Stretto."""
+    """The base class of all errors raised by Stretto."""
 
 
 class InvalidRequestError(StrettoError, ValueError):
@@ -23,7 +23,7 @@ class UnknownStrategyError(StrettoError, ValueError):
 
 
 class UnknownPromptError(StrettoError, ValueError):
-    """A prompt template that the catalogue does not hold, or one that cannot be filled."""
+    """A prompt template that is not in the catalogue, or one that cannot be filled in."""
 
 
 class DocumentError(InvalidRequestError):
@@ -31,7 +31,7 @@ class DocumentError(InvalidRequestError):
 
 
 class SettingsError(StrettoError, ValueError):
-    """A setting from the arguments, the environment or the file that cannot be used."""
+    """An invalid setting from the arguments, the environment or the settings file."""
 
 
 class MissingDependencyError(StrettoError, ImportError):
@@ -39,7 +39,7 @@ class MissingDependencyError(StrettoError, ImportError):
 
 
 def missing(what: str, package: str, extra: str, more: str = "") -> MissingDependencyError:
-    """Give the error for a package that is not installed: what needs it, the package, and the extra that brings it."""
+    """Return the error for a missing package, from what needs it, the package, and the extra that installs it."""
     return MissingDependencyError(
         f"{what} needs {package}, which is not installed. Run: pip install 'stretto[{extra}]'{more}",
         name=package,
@@ -47,23 +47,23 @@ def missing(what: str, package: str, extra: str, more: str = "") -> MissingDepen
 
 
 class DeadlineExceededError(StrettoError, TimeoutError):
-    """The deadline passed before a single word of the answer was there."""
+    """The deadline passed before any text of the answer arrived."""
 
 
 class BudgetExceededError(StrettoError):
-    """The budget does not allow a call that the answer needs, or is less than what any way is forecast to cost."""
+    """The budget does not allow a call that the answer needs, or every strategy is forecast to exceed it."""
 
 
 class IncompleteAnswerError(StrettoError):
     """Parts of the answer are missing, and the request has ``on_missing="raise"``.
 
     Attributes:
-        answer: what came about (`stretto.Answer`), with a warning for each missing part.
+        answer: the partial answer (`stretto.Answer`), with a warning for each missing part.
     """
 
     def __init__(self, message: str, *, answer: Any = None) -> None:
         super().__init__(message)
-        self.answer = answer  # an Answer; this module knows no other
+        self.answer = answer  # an Answer, which this module does not import
 
 
 class BackendError(StrettoError):
@@ -71,13 +71,13 @@ class BackendError(StrettoError):
 
     Attributes:
         backend: the model name, ``provider:model``.
-        status: the HTTP status, where there was one.
+        status: the HTTP status, if any.
         transient: whether the same call may succeed later; only such errors are retried.
         retry_after_s: how long the server asked to wait, in seconds.
         headers: response headers (rate limits, request id); never the request's.
-        server_message: what the server said, without keys and bounded; empty where it said nothing.
-        usage: what the failed call had cost, retries included (`stretto.Usage`); ``None`` if unknown.
-        attempts: how often the call was sent; 0 where the backend cannot send any in this process.
+        server_message: the server's error message, redacted and truncated; empty if there was none.
+        usage: the usage of the failed call, retries included (`stretto.Usage`); ``None`` if unknown.
+        attempts: how often the call was sent; 0 if the backend cannot send calls in this process.
         remarks: sentences that follow the message and the number of attempts, such as why it was not tried again.
     """
 
@@ -85,7 +85,7 @@ class BackendError(StrettoError):
     server_message = ""
     attempts = 1
     remarks: tuple[str, ...] = ()
-    usage: Any = None  # a Usage; this module knows no other
+    usage: Any = None  # a Usage, which this module does not import
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class BackendError(StrettoError):
         return " ".join((super().__str__(), *tried, *self.remarks))
 
     def remark(self, sentence: str) -> None:
-        """Add a sentence to what the error says."""
+        """Add a sentence to the error message."""
         self.remarks = (*self.remarks, sentence)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -132,17 +132,17 @@ class ModelNotFoundError(BackendError):
 
 
 class RequestRejectedError(BackendError):
-    """The endpoint refuses the call as it stands (400, 422).
+    """The endpoint rejected the call as invalid (400, 422).
 
     Attributes:
-        parameter: the option the endpoint does not accept, where it said so.
+        parameter: the option that the endpoint does not accept, if it named one.
     """
 
     parameter: str | None = None
 
 
 class ContextOverflowError(RequestRejectedError):
-    """The prompt does not fit into the model's context window."""
+    """The prompt does not fit the model's context window."""
 
 
 class RateLimitedError(BackendError):
@@ -160,7 +160,7 @@ class ServerFailedError(BackendError):
 class ConnectionFailedError(BackendError):
     """The endpoint could not be reached, or closed the connection before it answered.
 
-    Not ``transient`` where nothing listens at a port of this machine.
+    Not ``transient`` if nothing listens on a port of this machine.
     """
 
     transient = True
@@ -173,23 +173,23 @@ class StreamBrokenError(BackendError):
 
 
 class StalledError(BackendError):
-    """Nothing arrived for longer than ``first_text_s`` (before the first text) or ``stall_s`` allow.
+    """Nothing arrived within ``first_text_s`` (before the first text) or ``stall_s`` (after it).
 
-    A first text that is late is not ``transient``: a slow server would have to begin anew.
+    A late first text is not ``transient``: a slow server would have to start over.
     """
 
     transient = True
 
 
 class BreakerOpenError(BackendError):
-    """The endpoint failed too often in a row; calls are refused at once until it has rested."""
+    """The endpoint failed too often in a row; the circuit breaker rejects calls until it has cooled down."""
 
 
 class AllModelsFailedError(BackendError):
-    """The model and every fallback failed. The message names each with its error.
+    """The model and all fallbacks failed. The message names each with its error.
 
     Attributes:
-        errors: the error of each model that was asked, in their order.
+        errors: the error of each model that was asked, in that order.
     """
 
     errors: tuple[BackendError, ...] = ()

@@ -1,4 +1,4 @@
-"""What a stream yields: one discriminated union, each member JSON-serialisable."""
+"""The events of a stream: a discriminated union of JSON-serialisable members."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class RouteChosen(_Event):
 
 
 class SectionPlanned(_Event):
-    """The heading of a section is known, of a plan or of an outline; its text follows.
+    """The heading of a section of a plan or an outline is known; its text follows.
 
     Attributes:
         type: "section_planned".
         branch_id: the branch that will write the section.
-        index: of the section, from 1.
-        heading: of the section.
+        index: its number, from 1.
+        heading: its heading.
     """
 
     type: Literal["section_planned"] = "section_planned"
@@ -51,12 +51,12 @@ class BranchStarted(_Event):
 
     Attributes:
         type: "branch_started".
-        branch_id: of the branch.
+        branch_id: the branch.
         kind: what it writes.
-        title: of what it writes, where that is no section: an item, a passage, a tool.
-        heading: of its section.
-        form: of its section, as its plan names it; see `Branch`.
-        index: of its section, from 1; ``None`` where it writes none.
+        title: the title of what it writes, if that is not a section: an item, a passage, a tool.
+        heading: the heading of its section.
+        form: the form of its section, as its plan names it; see `Branch`.
+        index: the number of its section, from 1; ``None`` if it writes none.
     """
 
     type: Literal["branch_started"] = "branch_started"
@@ -73,10 +73,10 @@ class PassageRead(_Event):
 
     Attributes:
         type: "passage_read".
-        record: what the passage holds for the question.
-        title: of the document, with the place of the passage.
-        done: passages read so far.
-        total: passages to read.
+        record: what the passage says about the question.
+        title: the document's title, with the location of the passage.
+        done: number of passages read so far.
+        total: number of passages to read.
     """
 
     type: Literal["passage_read"] = "passage_read"
@@ -87,15 +87,15 @@ class PassageRead(_Event):
 
 
 class FallbackStarted(_Event):
-    """Another model goes on with a branch, because the one before it failed.
+    """Another model continues a branch, because the previous one failed.
 
     Attributes:
         type: "fallback_started".
-        branch_id: of the branch.
-        model: the model that goes on.
+        branch_id: the branch.
+        model: the model that continues.
         failed: the model that failed.
         error: why it failed.
-        kept: characters of the branch's text that stay; what follows begins behind them.
+        kept: characters of the branch's text that are kept; what follows is appended to them.
     """
 
     type: Literal["fallback_started"] = "fallback_started"
@@ -107,13 +107,13 @@ class FallbackStarted(_Event):
 
 
 class BranchDelta(_Event):
-    """New text of one branch, for a screen that shows branches side by side.
+    """New text of one branch, for displays that show branches side by side.
 
     Attributes:
         type: "branch_delta".
-        branch_id: of the branch.
+        branch_id: the branch.
         text: the new piece.
-        logprobs: of the tokens that came since the last piece, if they were asked for.
+        logprobs: of the tokens since the last piece, if requested.
     """
 
     type: Literal["branch_delta"] = "branch_delta"
@@ -123,11 +123,11 @@ class BranchDelta(_Event):
 
 
 class BranchFinished(_Event):
-    """A branch ended well.
+    """A branch finished successfully.
 
     Attributes:
         type: "branch_finished".
-        branch: as the answer will hold it.
+        branch: as it will be in the answer.
     """
 
     type: Literal["branch_finished"] = "branch_finished"
@@ -135,11 +135,11 @@ class BranchFinished(_Event):
 
 
 class BranchFailed(_Event):
-    """A branch ended for good without its whole text.
+    """A branch ended without its whole text, and will not be tried again.
 
     Attributes:
         type: "branch_failed".
-        branch: as the answer will hold it; ``branch.error`` says why it failed.
+        branch: as it will be in the answer; ``branch.error`` says why it failed.
     """
 
     type: Literal["branch_failed"] = "branch_failed"
@@ -151,11 +151,11 @@ class VoteCounted(_Event):
 
     Attributes:
         type: "vote_counted".
-        branch_id: of the sample.
+        branch_id: the sample's branch.
         vote: what it voted for.
         votes: all votes so far.
-        left: samples that may still vote.
-        decided_by: the rule that has decided the vote, as in ``Agreement.decided_by``; ``None`` while it is open.
+        left: number of samples that can still vote.
+        decided_by: the rule that decided the vote, as in ``Agreement.decided_by``; ``None`` while it is open.
     """
 
     type: Literal["vote_counted"] = "vote_counted"
@@ -167,14 +167,14 @@ class VoteCounted(_Event):
 
 
 class TextEdited(_Event):
-    """A change was made in a text that is changed by edits. It comes behind the text that holds it.
+    """A text that is rewritten by edits was changed in one place. Follows the text that contains the change.
 
     Attributes:
         type: "text_edited".
-        branch_id: of the call that wrote the change.
-        start: of the new text, in characters of the answer.
-        old: what stood there.
-        new: what stands there now; empty where something was taken out.
+        branch_id: the branch whose call wrote the change.
+        start: offset of the new text in the answer, in characters.
+        old: the replaced text.
+        new: the replacement; empty for a deletion.
     """
 
     type: Literal["text_edited"] = "text_edited"
@@ -185,7 +185,7 @@ class TextEdited(_Event):
 
 
 class TextDelta(_Event):
-    """The next piece of the merged answer. All pieces together are ``Answer.text``.
+    """The next piece of the merged answer. Joined, the pieces are ``Answer.text``.
 
     Attributes:
         type: "text_delta".
@@ -197,11 +197,11 @@ class TextDelta(_Event):
 
 
 class ToolCallDelta(_Event):
-    """The next piece of a tool call that the model asks for. It comes after the text that was written before it.
+    """The next piece of a tool call that the model asks for. Follows the text written before the call.
 
     Attributes:
         type: "tool_call_delta".
-        choice: which answer it belongs to, where several were asked for.
+        choice: which answer it belongs to, where more than one was requested.
         delta: the new piece.
     """
 
@@ -211,11 +211,11 @@ class ToolCallDelta(_Event):
 
 
 class ToolStarted(_Event):
-    """A function of the caller is called, because the model asked for it.
+    """A function of the caller is being called, because the model asked for it.
 
     Attributes:
         type: "tool_started".
-        branch_id: of the branch that calls it, of the kind "tool".
+        branch_id: the branch that calls it, of kind "tool".
         call: what the model asked for.
     """
 
@@ -225,15 +225,15 @@ class ToolStarted(_Event):
 
 
 class ToolFinished(_Event):
-    """A function of the caller has returned, or has failed.
+    """A function of the caller has returned or failed.
 
     Attributes:
         type: "tool_finished".
-        branch_id: of the branch that called it.
-        call_id: that of the call.
-        name: of the tool.
-        result: what the model is given: what the function returned, or what went wrong.
-        is_error: something went wrong.
+        branch_id: the branch that called it.
+        call_id: the id of the call.
+        name: the name of the tool.
+        result: what the model is given: the function's result, or what went wrong.
+        is_error: whether something went wrong.
     """
 
     type: Literal["tool_finished"] = "tool_finished"
@@ -245,14 +245,14 @@ class ToolFinished(_Event):
 
 
 class ThoughtFinished(_Event):
-    """What the model has thought before what follows, in an answer of one generation.
+    """The model's reasoning before what follows, in an answer of one generation.
 
-    It comes with the first text, because until then a call may be sent again.
+    It comes with the first text, because until then a call can be retried.
 
     Attributes:
         type: "thought_finished".
-        thought: a part of the model's turn, as its server gave it: Anthropic's ``thinking`` with its signature, or the
-            ``reasoning_content`` of a compatible server.
+        thought: a part of the model's turn, as its server returned it: Anthropic's ``thinking`` with its signature, or
+            the ``reasoning_content`` of a compatible server.
     """
 
     type: Literal["thought_finished"] = "thought_finished"
@@ -260,11 +260,11 @@ class ThoughtFinished(_Event):
 
 
 class RefusalStarted(_Event):
-    """The text that follows is a refusal in the model's own words, told apart by its server.
+    """The text that follows is a refusal in the model's own words, marked as such by its server.
 
     Attributes:
         type: "refusal_started".
-        choice: which answer it is, where several were asked for.
+        choice: which answer it is, where more than one was requested.
     """
 
     type: Literal["refusal_started"] = "refusal_started"
@@ -272,13 +272,13 @@ class RefusalStarted(_Event):
 
 
 class ChoiceDelta(_Event):
-    """The next piece of a further answer, where several were asked for. The first comes as `TextDelta`.
+    """The next piece of a further answer, where more than one was requested. The first comes as `TextDelta`.
 
     Attributes:
         type: "choice_delta".
         choice: which answer, from 1.
         text: the new piece.
-        logprobs: of the tokens that came since the last piece, if they were asked for.
+        logprobs: of the tokens since the last piece, if requested.
     """
 
     type: Literal["choice_delta"] = "choice_delta"
@@ -292,7 +292,7 @@ class AnswerFinished(_Event):
 
     Attributes:
         type: "answer_finished".
-        answer: the same that ``ask`` returns.
+        answer: what ``ask`` returns.
     """
 
     type: Literal["answer_finished"] = "answer_finished"

@@ -1,4 +1,4 @@
-"""How a model samples and when it stops, whatever is asked."""
+"""How a model samples and when it stops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stretto.foundation.validation import CheckedModel
 
 
 def not_bool(value: Any) -> Any:
-    """The same value: True and False are numbers in Python, and never meant as one here."""
+    """Reject True and False: they are numbers in Python, but never meant as numbers here."""
     if isinstance(value, bool):
         raise PydanticCustomError("no_number", "Input should be a number")
     return value
@@ -24,7 +24,7 @@ def not_bool(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Given:
-    """What a schema was given as. All are equal: the schema is what counts."""
+    """The form in which a schema was given. All instances are equal, because only the schema counts."""
 
     model: type[BaseModel] | None = field(default=None, compare=False)
     strict: bool | None = field(default=None, compare=False)
@@ -35,17 +35,17 @@ class GenerationOptions(CheckedModel):
 
     Attributes:
         max_tokens: the most tokens to generate.
-        temperature: from 0, always the most probable token, to 2.
-        top_p: sample from the most probable tokens that have this probability together.
-        stop: texts that end the answer; they are not part of it.
-        seed: sample the same way again, where the backend can.
-        decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
-        adapter: the name of an adapter that a local backend holds beside its model; without one, the model as it is.
+        temperature: from 0 (always the most probable token) to 2.
+        top_p: sample from the most probable tokens that together have this probability.
+        stop: texts that end the answer, without being part of it.
+        seed: seed for reproducible sampling, where the backend supports it.
+        decoding: a decoding method of a local backend; by default, the router chooses. Remote backends accept none.
+        adapter: the name of an adapter that a local backend has loaded; without one, the base model.
         response_format: a JSON schema (a dict, also in OpenAI's forms around one), a pydantic model class, of which all
-            fields are written, or on a local model a regular expression (a string). The answer comes in one piece and
-            is checked. One that does not fit is asked for once more. ``Answer.parsed`` holds its value.
-        logprobs: report the log-probability of each token, and of so many of the most probable tokens beside it. Local
-            models have them, and those behind OpenAI's API that do not reason.
+            fields are written, or, on a local model, a regular expression (a string). The answer comes in one piece and
+            is validated; if it does not fit, it is requested once more. ``Answer.parsed`` is its value.
+        logprobs: report the log-probability of each token, and of this many of the most probable tokens in its place.
+            Supported by local models, and by those of OpenAI's API that do not reason.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,12 +68,12 @@ class GenerationOptions(CheckedModel):
 
     @property
     def response_strict(self) -> bool | None:
-        """What OpenAI's form of ``response_format`` says of strict mode; ``None``: nothing, also after JSON."""
+        """The strict mode in OpenAI's form of ``response_format``; ``None`` if it is not set, and after JSON."""
         return self._given.strict
 
     @property
     def given_format(self) -> Any:
-        """The ``response_format`` as it can be given again, with all that is known of it."""
+        """The ``response_format`` in a form that can be passed again, with everything known about it."""
         if self._given.model is not None:
             return self._given.model
         if self._given.strict is None:

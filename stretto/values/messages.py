@@ -1,4 +1,4 @@
-"""Messages and documents, and how they are read from what callers hold: strings, mappings, paths."""
+"""Messages and documents, and how they are read from what callers pass: strings, mappings, paths."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ _FILE_NAME = re.compile(r"\S{1,200}\.(pdf|docx|txt|md|html?)", re.IGNORECASE)
 
 
 def _is_plain(turn: Any) -> bool:
-    """Whether it is a role and a text only, as nearly all turns of long conversations are, and needs no reading."""
+    """Return whether a turn is just a role and a text, so it needs no conversion: most turns of long conversations."""
     return type(turn) is dict and turn.keys() == _PLAIN and type(turn["role"]) is type(turn["content"]) is str
 
 
 class Message(CheckedModel):
     """One turn of a conversation.
 
-    The forms of OpenAI and Anthropic are read. The role ``developer`` becomes ``system``, and ``function`` becomes
-    ``tool``. ``content`` may be a list of parts; Anthropic's images, documents and tool calls get OpenAI's form.
+    The formats of OpenAI and Anthropic are accepted. The role ``developer`` becomes ``system``, and ``function``
+    becomes ``tool``. ``content`` can be a list of parts; Anthropic's images, documents and tool calls are converted to
+    OpenAI's format.
 
     Attributes:
         role: who speaks; ``tool`` is the result of a tool call.
-        content: what is said; of a list of parts, the texts, joined by newlines.
-        name: tells speakers of one role apart. Servers that speak OpenAI's protocol are sent it; for other models the
-            answer warns that it was left out.
-        parts: the content part by part, in OpenAI's form, where it holds anything that is not plain text.
+        content: the text; for a list of parts, their texts, joined by newlines.
+        name: distinguishes speakers of the same role. It is sent to servers with OpenAI's protocol; for other models,
+            the answer warns that it was left out.
+        parts: the content part by part, in OpenAI's form, if it contains anything but plain text.
         tool_calls: the calls that an assistant asked for, in OpenAI's form.
         tool_call_id: the call whose result this is.
         extra: other fields of the message; passed on as they are.
@@ -72,7 +73,7 @@ class Message(CheckedModel):
         if isinstance(content := read.get("content"), list | tuple):
             parts, calls = without_calls(content)
             read["content"] = text_of(parts)
-            if calls:  # LangChain's messages hold them in both places
+            if calls:  # LangChain's messages have them in both places
                 known = [*(read.get("tool_calls") or ())]
                 there = {call.get("id") for call in known}
                 read["tool_calls"] = [*known, *(call for call in calls if call["id"] not in there)]
@@ -86,7 +87,7 @@ class Message(CheckedModel):
     @model_validator(mode="after")
     def _says_something(self) -> Message:
         if "content" not in self.model_fields_set and not (self.parts or self.tool_calls or self.role == "tool"):
-            if self.role == "assistant" and self.extra:  # a refusal, a sound: for which OpenAI has special fields
+            if self.role == "assistant" and self.extra:  # a refusal or audio, for which OpenAI has special fields
                 return self
             names = sorted({*self.model_fields_set, *self.extra} - {"role", "extra"})
             given = ", ".join("[hidden]" if looks_like_key(name) else name for name in names)
@@ -96,7 +97,7 @@ class Message(CheckedModel):
         return self
 
     def as_openai(self) -> dict[str, Any]:
-        """The same as OpenAI's protocol writes it."""
+        """Return the message in the format of OpenAI's protocol."""
         role = "function" if self.role == "tool" and self.tool_call_id is None and self.name else self.role
         parts = [part for part in self.parts if part.get("type") not in ANTHROPIC_THOUGHTS or is_listed(part)]
         content: Any = parts or self.content
@@ -105,7 +106,7 @@ class Message(CheckedModel):
             for each in self.parts
             if each.get("type") == "thinking" and not (each.get("signature") or is_listed(each))
         ]
-        thought = "".join(reasoning_of(each)[1] for each in unsigned)  # they came from a server that writes this field
+        thought = "".join(reasoning_of(each)[1] for each in unsigned)  # they came from a server that uses this field
         silent = not content and self.role == "assistant" and (self.tool_calls or self.extra)
         return {
             "role": role,
@@ -132,9 +133,9 @@ _FIELDS = frozenset(Message.model_fields)
 def messages_of(
     prompt: str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str],
 ) -> tuple[Message, ...]:
-    """Read a prompt: a string is one user message; a message, or a mapping like one, is a conversation of one turn.
+    """Read a prompt: a string is one user message; a message, or an equivalent mapping, is a conversation of one turn.
 
-    Fields of a mapping that a `Message` does not have go into its ``extra``. Raises `InvalidRequestError`.
+    Fields of a mapping that `Message` does not have go into ``extra``. Raises `InvalidRequestError`.
     """
     if isinstance(prompt, str | Message | Mapping):
         return _turns(prompt)
@@ -152,10 +153,10 @@ def documents_of(
 ) -> tuple[tuple[Document, ...], tuple[str, ...]]:
     """Read documents: a string is the text of one, a path a file or a folder of files, within ``allowance``.
 
-    Without one, reading may take until ``deadline_s``, if that is a deadline.
+    Without an allowance, reading can take until ``deadline_s``, if that is a valid deadline.
 
     Returns the documents, and a note on each file of a folder that could not be read and on each string that looks like
-    the name of a file, which is looked for nowhere. Raises `InvalidRequestError` or `DeadlineExceededError`.
+    a file name, which is not searched for. Raises `InvalidRequestError` or `DeadlineExceededError`.
     """
     if isinstance(documents, str | Path | Document):
         documents = (documents,)
@@ -170,7 +171,7 @@ def documents_of(
             from stretto.documents import ReadingTime, read_documents  # noqa: PLC0415 - strings need no readers
 
             if allowance is None:
-                known = isinstance(deadline_s, int | float) and deadline_s > 0  # else it is refused later
+                known = isinstance(deadline_s, int | float) and deadline_s > 0  # otherwise it is rejected later
                 allowance = ReadingTime(deadline_s=deadline_s if known else None)
             found = read_documents([document], allowance=allowance)
             read += found.documents
@@ -187,7 +188,7 @@ def documents_of(
 
 
 def _turns(turn: Any) -> tuple[Message, ...]:
-    """Most turns are one message; Anthropic's turns may hold results of tools as well."""
+    """Return the messages of a turn: usually one, but Anthropic's turns can also contain tool results."""
     if isinstance(turn, Message):
         return (turn,)
     if _is_plain(turn):

@@ -1,4 +1,4 @@
-"""The value of an answer in a ``response_format`` while it is written: the caller's class with what is there so far."""
+"""The value of an answer with a ``response_format`` while it is written: the caller's class with what has arrived."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STEP = re.compile(r"\.?([^\W\d]\w*)|\[(\d{1,6})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
 _MOST_ELEMENTS = 10_000
 _WHOLE = ("direct", "fields")  # kinds of branches that write an object from its root
 _IN_IT = ("field", "element")
-_MOST_TURNS = 8  # of references that lead to others
+_MOST_TURNS = 8  # references followed in a row
 _NOTHING: Any = object()
 
 
 def path_name(path: Iterable[str | int]) -> str:
-    """A path as people write it, ``chapters[1].text``; names with other signs stand in brackets, ``["a b"]``."""
+    """Format a path as in ``chapters[1].text``; names with other characters are put in brackets, ``["a b"]``."""
     said = ""
     for each in path:
         if isinstance(each, int):
@@ -38,7 +38,7 @@ def path_name(path: Iterable[str | int]) -> str:
 
 
 def path_of(name: str) -> Path:
-    """The path that `path_name` has written like this."""
+    """Parse a path that `path_name` formatted."""
     steps = (found.groups() for found in _STEP.finditer(name))
     return tuple(
         word if word is not None else int(number) if number is not None else json.loads(quoted)
@@ -47,10 +47,10 @@ def path_of(name: str) -> Path:
 
 
 class PartialValue:
-    """Reads the events of an answer, and holds its value as far as it came.
+    """Builds the partial value of an answer from its events.
 
     Args:
-        form: the ``response_format``. Of a class, the value is an instance; of a schema, it stays what JSON holds.
+        form: the ``response_format``. For a class, the value is an instance; for a schema, it is the decoded JSON.
     """
 
     def __init__(self, form: Any) -> None:
@@ -61,7 +61,7 @@ class PartialValue:
         self._shown = ""
 
     def feed(self, event: Event) -> bool:
-        """Take an event; return whether the value may have changed."""
+        """Process an event; return whether the value may have changed."""
         if not isinstance(self._form, type | Mapping):
             return False
         match event:
@@ -78,7 +78,7 @@ class PartialValue:
                 return self._take(event.branch.id, event.branch.text)
             case TextDelta():
                 self._shown += event.text
-                if not self._paths:  # a strategy of another kind writes it
+                if not self._paths:  # a strategy of another kind is writing it
                     found = _read(self._shown)
                     self._values |= {} if found is _NOTHING else {None: found}
                     return found is not _NOTHING
@@ -88,7 +88,7 @@ class PartialValue:
 
     @property
     def value(self) -> Any:
-        """The value so far; ``None`` before anything of it came."""
+        """The value so far; ``None`` before any of it has arrived."""
         if not self._values:
             return None
         whole: Any = self._values.get(None, {})
@@ -104,7 +104,7 @@ class PartialValue:
         if path is not None and isinstance(value, dict):
             self._values |= {(*path, name): each for name, each in value.items()}
         elif path is None:
-            names = _names(self._form)  # a call may write more than the record, for the writers of other fields
+            names = _names(self._form)  # a call can write more than the record, for the writers of other fields
             if names and isinstance(value, dict):
                 value = {name: each for name, each in value.items() if name in names}
             self._values[None] = value
@@ -112,7 +112,7 @@ class PartialValue:
 
 
 def _names(form: Any) -> Iterable[str]:
-    """The fields at the root of a schema that takes no others; empty for any other form."""
+    """Return the fields at the root of a schema that takes no others; empty for any other form."""
     schema, turns = form, 0
     while isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str) and turns < _MOST_TURNS:
         steps, schema, turns = schema["$ref"].split("/")[1:], form, turns + 1
@@ -123,7 +123,7 @@ def _names(form: Any) -> Iterable[str]:
 
 
 def _read(text: str) -> Any:
-    """The value of JSON as far as it is there, also behind words; `_NOTHING` where none begins."""
+    """Parse incomplete JSON, even after other text; `_NOTHING` where none begins."""
     begin = min((at for mark in "{[" if (at := text.find(mark)) >= 0), default=-1)
     if begin < 0:
         return _NOTHING
@@ -139,7 +139,7 @@ def _read(text: str) -> Any:
 
 
 def _with(whole: Any, path: Path, value: Any) -> Any:
-    """A value with another one inside at a path; what is not there yet is made, what is in the way stays."""
+    """Return a value with another one set at a path; missing containers are created, conflicting values are kept."""
     if not path:
         return value
     step, *rest = path
@@ -155,9 +155,9 @@ def _with(whole: Any, path: Path, value: Any) -> Any:
 
 
 def typed(value: Any, annotation: Any) -> Any:
-    """A value as its class has it, without what is not there: fields that are missing, or not valid yet, are ``None``.
+    """Convert a partial value to its class; fields that are missing, or not valid yet, are ``None``.
 
-    No code of the class runs: neither its validators nor what it does after it was made.
+    No code of the class runs: neither its validators nor its post-init hooks.
     """
     origin = get_origin(annotation)
     of = get_args(annotation)
@@ -171,7 +171,7 @@ def typed(value: Any, annotation: Any) -> Any:
         return {key: typed(each, of[-1]) for key, each in value.items()}
     try:
         return _adapter(annotation).validate_python(value)
-    except Exception as error:  # noqa: BLE001 - a type of the caller's that pydantic has no adapter for, or custom code
+    except Exception as error:  # noqa: BLE001 - a type of the caller without a pydantic adapter, or custom code
         return None if isinstance(error, ValidationError) else value
 
 
@@ -203,7 +203,7 @@ def _instance(value: Any, model: type[BaseModel]) -> Any:
 
 
 def _key(name: str, field: FieldInfo) -> str:
-    """The name of a field in JSON."""
+    """Return the name of a field in JSON."""
     alias = field.validation_alias or field.alias
     if isinstance(alias, AliasChoices):
         alias = next((each for each in alias.choices if isinstance(each, str)), None)

@@ -1,4 +1,4 @@
-"""What a caller asks for: messages, documents, options, preference."""
+"""A request: messages, documents, options and preference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Preference = Literal["fastest", "balanced", "careful"]
 PromptLike = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str]
-"""What a request is made from: a question, one turn, or the turns of a conversation."""
+"""The forms of a prompt: a question, one turn, or the turns of a conversation."""
 
 OnMissing = Literal["note", "omit", "raise"]
 OnLoop = Literal["warn", "cut"]
@@ -38,10 +38,10 @@ ACCOMPANYING = frozenset(
         "chat_template_kwargs",
     }
 )
-"""Fields of a body that mean the same for a part of an answer as for the whole."""
+"""Body fields that mean the same for a part of an answer as for the whole."""
 
 WHOLE = ("auto", "direct", "fields", "document", "cascade", "consensus", "collaborate")
-"""Strategies whose answer can be held to a format as a whole; any other writes it in parts."""
+"""Strategies that support a format for the answer as a whole; all others write in parts."""
 
 _NOT_EXTRA = {
     "model": "is the client's: name it there",
@@ -55,7 +55,7 @@ _NOT_EXTRA = {
     ),
 }
 _READ = {"documents", "strategy", "tools", "tool_choice", "extra", "chat_template_kwargs"}
-"""Options that are read before they are fields of a request."""
+"""Options that are converted before they become fields of a request."""
 _OF_A_CLIENT = (
     *("api_key", "base_url", "fallback", "hooks", "prompt_family"),
     *("roles", "router", "settings", "strategies", "templates"),
@@ -67,7 +67,7 @@ _INSTEAD = {
     "model": "The model is the client's: Stretto(model).",
 }
 _THINKING = ("enable_thinking", "thinking")
-"""Arguments of chat templates that let a model think before it answers."""
+"""Arguments of chat templates that enable reasoning."""
 
 _CALLED = {"image_url": "an image", "input_audio": "sound", "file": "a file", "video_url": "a video"}
 
@@ -80,41 +80,40 @@ class RequestOptions(TypedDict, total=False):
     Attributes:
         system: instructions for the model; becomes the first system message.
         documents: texts to read for the answer: a string is the text of one document, a ``Path`` a file or a folder.
-        preference: "fastest", "balanced" or "careful": what matters more, speed or care.
+        preference: "fastest", "balanced" or "careful": whether speed or care matters more.
         strategy: "auto" (the router decides), "direct", "skeleton", "items", "fields", "document", "rewrite",
-            "cascade", "consensus", "collaborate", "forking", the name of one that was registered on the client, or a
-            strategy itself.
-        strategy_options: options of the strategy that is named, such as ``{"samples": 9}`` of "consensus".
-        on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
-            leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
-        on_loop: what becomes of a direct answer that repeats itself: "warn" says so in its warnings, "cut" ends it
-            there. Parts of an answer are cut in any case.
-        budget: the most the answer may cost. A way that is forecast to be over its ``max_cost`` or ``deadline_s`` is
-            not taken, and no call is made where all are.
-        max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
-            such as an outline, counts in ``budget`` only.
+            "cascade", "consensus", "collaborate", "forking", the name of one registered on the client, or a strategy
+            object.
+        strategy_options: options of the named strategy, such as ``{"samples": 9}`` for "consensus".
+        on_missing: what to do about a part that could not be written: "note" puts a short note in its place, "omit"
+            leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are done.
+        on_loop: what to do about a direct answer that repeats itself: "warn" adds a warning, "cut" ends it there. Parts
+            of an answer are always cut.
+        budget: the most the answer may cost. A strategy that is forecast to exceed its ``max_cost`` or ``deadline_s``
+            is not used, and no call is made if all are.
+        max_tokens: the most tokens of the whole answer, however many parts it has. Other generated text, such as an
+            outline, only counts towards ``budget``.
         part_tokens: the most tokens of one part of an answer in parts.
-        max_parallel_parts: the most parts of an answer, points or items, that are written at the same time.
-        temperature: from 0, always the likeliest token, to 2.
-        top_p: sample from the likeliest tokens that have this probability together.
+        max_parallel_parts: the most parts of an answer (points or items) to write at the same time.
+        temperature: from 0 (always the most probable token) to 2.
+        top_p: sample from the most probable tokens that together have this probability.
         stop: one or more texts that end the answer.
-        seed: sample the same way again, where supported.
-        deadline_s: seconds that the whole answer may take, retries and waits included; what is there by then is the
-            answer. In a `Budget`, nothing is begun that is forecast to take longer.
+        seed: seed for reproducible sampling, where supported.
+        deadline_s: seconds that the whole answer may take, retries and waits included; whatever is written by then is
+            the answer. In a `Budget`, it also rules out strategies that are forecast to take longer.
         decoding: the decoding method of a local model.
-        adapter: the name of an adapter that a local model has beside it: ``LocalBackend(adapters=...)``.
-        response_format: a JSON schema, also in OpenAI's forms around one, a pydantic model class, or on local models a
-            regular expression.
-        logprobs: report log-probabilities, and so many of the likeliest tokens beside each (0 to 20).
-        tools: functions that the model may call. Those given as Python functions, `Tool` or tools of LangChain are
-            called by the library, and the answer goes on with what they return. Calls of those in OpenAI's form or
-            Anthropic's are ``Answer.tool_calls``.
-        tool_choice: "auto", "none", "required", or the one tool to call, in OpenAI's form or Anthropic's.
-        n: how many answers to write; all of them are ``Answer.choices``.
+        adapter: the name of an adapter of a local model: ``LocalBackend(adapters=...)``.
+        response_format: a JSON schema, also in OpenAI's forms around one, a pydantic model class, or, on local models,
+            a regular expression.
+        logprobs: report log-probabilities, and this many of the most probable tokens in each place (0 to 20).
+        tools: functions that the model may call. Python functions, `Tool` objects and LangChain tools are called by the
+            library, and the answer continues with their results. Calls to tools in OpenAI's or Anthropic's form are
+            returned in ``Answer.tool_calls``.
+        tool_choice: "auto", "none", "required", or the one tool to call, in OpenAI's or Anthropic's form.
+        n: how many answers to write; all of them are in ``Answer.choices``.
         chat_template_kwargs: arguments for the chat template of an open model, such as ``{"enable_thinking": True}``;
-            for local models, and for servers that take this field, as vLLM, SGLang and llama.cpp do.
-        extra: other fields of the body that goes to the model's server (logit_bias, metadata, ...), passed on as
-            they are.
+            for local models, and for servers that accept this field, such as vLLM, SGLang and llama.cpp.
+        extra: other body fields for the model's server (logit_bias, metadata, ...), passed through unchanged.
     """
 
     system: str | None
@@ -145,19 +144,19 @@ class RequestOptions(TypedDict, total=False):
 
 
 class Request(CheckedModel):
-    """One question with everything that belongs to it. Frozen; made by ``Request.of``.
+    """One question with everything that belongs to it. Frozen; created by ``Request.of``.
 
-    `RequestOptions` explains the fields that have the name of an option.
+    `RequestOptions` documents the fields named like an option.
 
     Attributes:
-        messages: the conversation. An assistant's turn at its end is one to go on with.
+        messages: the conversation. If it ends with an assistant turn, the answer continues that turn.
         documents: texts to read for the answer.
-        unread: a note on each file of a folder that could not be read, and on each text that looks like a file's name.
+        unread: a note on each file of a folder that could not be read, and on each text that looks like a file name.
         options: how to sample and when to stop.
         strategy: the name of a strategy, or "auto".
         tools: functions that the model may call, in OpenAI's form.
-        functions: those of them that the library calls, as `Tool`; left out of JSON.
-        own_strategy: the strategy itself, where a caller passed one; left out of JSON.
+        functions: those that the library calls, as `Tool`; left out of JSON.
+        own_strategy: the strategy object, if a caller passed one; left out of JSON.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -180,7 +179,7 @@ class Request(CheckedModel):
     n: int = Field(default=1, ge=1, le=128)
     extra: Mapping[str, Any] = Field(default_factory=dict)
     functions: tuple[Any, ...] = Field(default=(), exclude=True, repr=False)
-    own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
+    own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy, which this module does not import
 
     @field_validator(
         *(name for name, kind in __annotations__.items() if kind.startswith(("int", "float"))), mode="before"
@@ -192,7 +191,7 @@ class Request(CheckedModel):
     @classmethod
     @expand_kwargs(RequestOptions)
     def of(cls, prompt: PromptLike | Request, **options: Unpack[RequestOptions]) -> Request:
-        """Make a request from what a caller has at hand.
+        """Create a request from a prompt and options.
 
         ``prompt`` is a string (one user message), a message, a mapping with ``role`` and ``content``, a list of
         these, or a request to change. `RequestOptions` says what the options mean. Raises `InvalidRequestError`.
@@ -203,7 +202,7 @@ class Request(CheckedModel):
     def _of(
         cls, prompt: PromptLike | Request, options: RequestOptions, allowance: ReadingTime | None = None
     ) -> Request:
-        """The same, with documents read within an allowance."""
+        """Create a request like `of`, with documents read within an allowance."""
         if wrong := unknown_names(options, RequestOptions.__annotations__, "A request", _INSTEAD):
             raise InvalidRequestError(wrong)
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -242,13 +241,13 @@ class Request(CheckedModel):
         except ValidationError as error:
             raise InvalidRequestError(explained(error)) from None
         _check(request)
-        if isinstance(prompt, str) and not prompt.strip():  # turns may be empty: some models go on from them
+        if isinstance(prompt, str) and not prompt.strip():  # turns can be empty: some models continue from them
             raise InvalidRequestError(f"The prompt is empty ({prompt!r}). Ask a question.")
         return request
 
     @property
     def question(self) -> str:
-        """The last user turn: what is being asked now. Empty where no turn is the user's."""
+        """The last user turn: what is being asked now. Empty without a user turn."""
         return next((message.content for message in reversed(self.messages) if message.role == "user"), "")
 
     @property
@@ -265,33 +264,33 @@ class Request(CheckedModel):
 
     @property
     def continues(self) -> bool:
-        """Whether the conversation ends with a turn of the assistant, which the answer goes on with."""
+        """Whether the conversation ends with an assistant turn, which the answer continues."""
         return self.messages[-1].role == "assistant"
 
     @property
     def whole_reason(self) -> str | None:
-        """Why the request goes to the model as it is, as half a sentence; ``None``: it may be written in parts."""
+        """Why the request goes to the model unchanged, as half a sentence; ``None`` if it can be written in parts."""
         return next(_what_is_whole(self), None)
 
     @property
     def reproducible(self) -> bool:
-        """Whether the same request is to give the same text: with a seed, or always the likeliest token."""
+        """Whether the same request should give the same text: with a seed, or at temperature 0."""
         return self.options.seed is not None or self.options.temperature == 0
 
     @property
     def accompanying(self) -> Mapping[str, Any]:
-        """What of `extra` goes with every call of an answer that is written in parts."""
+        """The fields of `extra` sent with every call of an answer that is written in parts."""
         return {name: value for name, value in self.extra.items() if name in ACCOMPANYING}
 
 
 def check_extra(extra: Mapping[str, Any]) -> None:
-    """Raise `InvalidRequestError` for fields of a body that are not the caller's to set there."""
+    """Raise `InvalidRequestError` for body fields that callers cannot set in ``extra``."""
     if own := [name for name in extra if name in _NOT_EXTRA]:
         raise InvalidRequestError(f"extra= holds {safe_repr(own[0])}, which {_NOT_EXTRA[own[0]]}.")
 
 
 def _strategy(strategy: Any) -> dict[str, Any]:
-    """The fields for a strategy's name, or for a strategy itself."""
+    """Return the fields for a strategy name or a strategy object."""
     if isinstance(strategy, str):
         return {"strategy": strategy, "own_strategy": None}
     name = getattr(strategy, "name", None)
@@ -320,7 +319,7 @@ def _check(request: Request) -> None:
 
 
 def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields for tools, the choice among them, and what goes on as it is."""
+    """Return the fields for tools, tool choice, and the body fields that are passed through."""
     fields: dict[str, Any] = {}
     extra: dict[str, Any] = {**before}
     if "extra" in given:
@@ -342,7 +341,7 @@ def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
 
 
 def _tools(given: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], tuple[Tool, ...]]:
-    """The tools in OpenAI's form, and those of them that the library calls."""
+    """Return the tools in OpenAI's form, and those that the library calls."""
     own = [tool_of(each) for each in given]
     tools = tuple(read_tool(each) if tool is None else tool.spec for each, tool in zip(given, own, strict=True))
     names = Counter(filter(None, map(name_of_tool, tools)))

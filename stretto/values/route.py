@@ -1,4 +1,4 @@
-"""The decision of the router: which strategy on which backend, and why."""
+"""The router's decision: which strategy on which backend, and why."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from stretto.foundation.notebook_forms import ShownInNotebooks
 _MADE_LATER = frozenset({"reason", "forecast"})
 
 RouteCode = Literal[
-    "ability",  # the model does not hold what the other way needs, or its last answers of that kind went wrong
+    "ability",  # the model fails what the other way needs, or its last answers of that kind went wrong
     "asked",  # the caller named the strategy
-    "budget",  # the budget or max_tokens allows less than the other way takes
-    "busy",  # the backend has no room for several calls side by side
-    "demand",  # the request demands what one piece gives: a format, a short answer, a ranking of its own list
-    "doubt",  # another way may suit, and that is not sure enough
+    "budget",  # the budget or max_tokens allows less than the other way needs
+    "busy",  # the backend has no capacity for concurrent calls
+    "demand",  # the request needs an answer in one piece: a format, a short answer, a ranking of a list it contains
+    "doubt",  # another way may suit, but that is too uncertain
     "gain",  # the other way would save too little, or show its first text too late
-    "other",  # by a strategy or a router of the caller's
+    "other",  # from a strategy or a router of the caller
     "readers",  # readers preferred answers in one piece
     "shape",  # the shape of the answer suits no other way
     "suits",  # the strategy suits the request
-    "unknown",  # nothing in the request tells the shape of the answer
-    "whole",  # the request goes to the model as it is
+    "unknown",  # nothing in the request shows the shape of the answer
+    "whole",  # the request goes to the model unchanged
     "window",  # the prompt against the context window
 ]
-"""What kind of reason a route has; of an answer in one piece, what spoke against another way."""
+"""The kind of reason for a route; for an answer in one piece, the reason against another way."""
 
 Shape = Literal["short", "points", "steps", "prose", "items", "code", "transform"]
 
 
 class Obstacle(str):
-    """Why a way of writing an answer is impossible, as half a sentence, with a code."""
+    """Why a way of writing an answer is impossible: a sentence fragment with a code."""
 
     code: RouteCode
 
     def __new__(cls, why: str, code: RouteCode) -> Self:
-        """Make it."""
+        """Create the obstacle."""
         made = super().__new__(cls, why)
         made.code = code
         return made
 
 
 class Forecast(BaseModel):
-    """What a candidate is expected to cost.
+    """The expected cost of a candidate.
 
     Attributes:
         seconds: to the end of the answer.
         tokens: read and generated.
-        calls: to the backend.
-        written: generated tokens among them; ``None`` where that is not told apart.
-        cached: prompt tokens among them that are expected from the provider's cache, because calls with a long common
-            beginning wait for the first text of one of them.
-        rejected: generated tokens among them that are expected to be of a prediction and not of the answer, and are
-            billed like it.
-        cost: in US dollars; ``None`` where the price of the model, or what is generated, is unknown.
+        calls: number of calls to the backend.
+        written: generated tokens among them; ``None`` where they are not counted separately.
+        cached: prompt tokens among them that are expected to be cached by the provider, because calls with a long
+            common prefix wait for the first text of one of them.
+        rejected: generated tokens among them that are expected to be rejected tokens of a prediction, which are billed
+            too.
+        cost: in US dollars; ``None`` where the price of the model, or the number of generated tokens, is unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -71,16 +71,17 @@ class Forecast(BaseModel):
 
 
 class DecodingForecast(BaseModel):
-    """What a decoding method is expected to do on a local backend, from what this process has measured of it.
+    """The expected speed of a decoding method on a local backend, as measured by this process.
 
     Attributes:
-        step_ms: milliseconds of a forward with one row, which gives one token without drafts; ``None`` while unknown.
-        tokens_per_step: tokens that a forward committed under this method so far, on average; ``None`` while unknown.
-        rows_per_step: rows that it evaluated for them.
-        measured_steps: forwards that these two were seen in; the last ones count most.
-        ms_per_token: milliseconds of forwards a token; ``None`` while something of it is unknown.
-        speed_up: how many times as fast as one token a step that is.
-        summary: the same as one sentence for a person.
+        step_ms: milliseconds of a forward pass with one row, which yields one token without drafts; ``None`` while
+            unknown.
+        tokens_per_step: mean number of tokens committed per forward pass with this method; ``None`` while unknown.
+        rows_per_step: mean number of rows evaluated for them.
+        measured_steps: forward passes behind these two means; recent ones weigh most.
+        ms_per_token: milliseconds of forward passes per token; ``None`` while any input is unknown.
+        speed_up: speed-up over one token per step.
+        summary: the same as a sentence for people.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -99,18 +100,18 @@ class Route(ShownInNotebooks, BaseModel):
 
     Attributes:
         strategy: name of the strategy.
-        role: which of the client's backends runs it ("main", "local", "small", ...).
+        role: the role of the backend that runs it ("main", "local", "small", ...).
         backend: that backend's model name, ``provider:model``.
-        decoding: decoding method of a local backend; ``None`` where the backend has none to choose from.
-        shape: most probable shape of the answer, if one was judged.
-        confidence: probability that the chosen strategy serves this request.
-        probabilities: probability of each shape; "skeleton" beside them is that of the skeleton decision.
-        reason: one sentence for a person.
-        code: the same for a program.
-        decoding_reason: the same for the decoding method.
-        decoding_forecast: what that method is expected to do, once this process has measured it.
-        forecast: what each candidate strategy is expected to cost: all, or the one asked for and "direct".
-        elapsed_ms: time the decision took; its reason and forecasts are made when somebody looks at them.
+        decoding: decoding method of a local backend; ``None`` if the backend has none to choose from.
+        shape: most probable shape of the answer, if one was predicted.
+        confidence: probability that the chosen strategy suits this request.
+        probabilities: probability of each shape; "skeleton" is that of the skeleton decision.
+        reason: one sentence for people.
+        code: the same for programs.
+        decoding_reason: why the decoding method was chosen.
+        decoding_forecast: expected speed of that method, once this process has measured it.
+        forecast: expected cost of each candidate strategy: all of them, or the requested one and "direct".
+        elapsed_ms: milliseconds the decision took; its reason and forecasts are computed on first access.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -136,19 +137,19 @@ class Route(ShownInNotebooks, BaseModel):
     def parse(self) -> Any:
         """The parsed question, a `stretto.router.parse.Parse`; ``None`` if nothing was parsed.
 
-        The strategy that runs uses it instead of parsing again. It is not part of the JSON.
+        The strategy that runs reuses it. It is not part of the JSON.
         """
         return self._parse
 
     @property
     def in_sections(self) -> bool:
-        """Whether the strategy writes the sections of its answer side by side; not part of the JSON either."""
+        """Whether the strategy writes the sections of its answer in parallel; not part of the JSON either."""
         return self._in_sections
 
     def with_parse(
         self, parse: Any, *, in_sections: bool = False, later: Mapping[str, Callable[[], object]] | None = None
     ) -> Self:
-        """The same route with a parsed question, and with fields that are made when somebody looks at them."""
+        """Return the route with a parsed question, and with fields that are computed on first access."""
         route = self.model_copy()
         route._parse, route._in_sections = parse, in_sections
         if later is not None:
@@ -158,13 +159,13 @@ class Route(ShownInNotebooks, BaseModel):
         return route
 
     def settled(self) -> Self:
-        """The same route with all its fields; it lets go of what they are made from."""
+        """Return the route with all fields computed, without references to their inputs."""
         if self._later:
             object.__setattr__(self, "__dict__", {name: getattr(self, name) for name in type(self).model_fields})
             self._later = {}
         return self
 
-    # A field that is not made yet is missing in `__dict__`, which pydantic's own methods read.
+    # A field that is not computed yet is missing from `__dict__`, which pydantic's methods read.
 
     if not TYPE_CHECKING:
 
@@ -172,7 +173,7 @@ class Route(ShownInNotebooks, BaseModel):
             if name in _MADE_LATER and (make := self._later.get(name)) is not None:
                 value = self.__dict__.setdefault(name, make())
                 if self.__dict__.keys() >= _MADE_LATER:
-                    self._later = {}  # what makes them holds the backend
+                    self._later = {}  # their inputs keep the backend alive
                 return value
             return self.__dict__[name] if name in self.__dict__ else super().__getattr__(name)
 
@@ -182,7 +183,7 @@ class Route(ShownInNotebooks, BaseModel):
         self.settled()
         return super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]  # it has mappings
+    __hash__ = None  # type: ignore[assignment]  # it contains mappings
 
     def __iter__(self) -> Generator[tuple[str, Any], None, None]:
         self.settled()

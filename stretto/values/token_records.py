@@ -1,4 +1,4 @@
-"""The tokens of an answer: how probable each was, and how a local model found them."""
+"""The tokens of an answer: their probabilities, and how a local model decoded them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 
 class TokenLogprob(BaseModel):
-    """How probable a model found one token of its answer.
+    """The probability that a model gave one token of its answer.
 
     The probabilities are the model's own, at temperature 1, before limits, penalties and ``response_format``.
 
     Attributes:
-        token: its text; a token that ends the answer is one too. A part of a character is shown as U+FFFD.
+        token: its text. A token that ends the answer is included. Part of a character is shown as U+FFFD.
         logprob: natural logarithm of its probability.
-        top: the most probable tokens at its place with theirs, the most probable one first.
+        top: the most probable tokens in its place with their log-probabilities, most probable first.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -26,21 +26,22 @@ class TokenLogprob(BaseModel):
 
 
 class DecodingStats(BaseModel):
-    """How a local model found its tokens; added up over branches with ``+``.
+    """How a local model decoded its tokens; ``+`` adds up branches.
 
-    A forward evaluates rows: the last token that is certain, and drafted ones. It commits the drafted tokens that the
+    A forward pass evaluates rows: the last committed token, and drafted ones. It commits the drafted tokens that the
     model itself would have chosen, and one more.
 
     Attributes:
         methods: names of the decoding methods.
-        steps: forwards after the prompts were read.
-        rows: evaluated in these forwards.
-        tokens: committed by these forwards; the first token of a generation comes with its prompt and is not one.
-        drafted: rows that were drafted, by source.
-        accepted: those of them that became part of an answer.
-        changed: tokens of the answer that a lossy method took though the model itself would have chosen another one;
-            0 for all other methods, and for those that write blocks, where no such choice is known.
-        lossy: whether a method was used that changes the answer.
+        steps: forward passes after prefill.
+        rows: rows evaluated in these forward passes.
+        tokens: tokens committed by these forward passes; excludes the first token of a generation, which comes from
+            prefill.
+        drafted: drafted rows, by source.
+        accepted: drafted rows that became part of an answer, by source.
+        changed: tokens of the answer that a lossy method accepted although the model itself would have chosen others; 0
+            for all other methods, and for those that write blocks, where the model's choice is unknown.
+        lossy: whether a method that changes the answer was used.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -54,16 +55,16 @@ class DecodingStats(BaseModel):
     changed: int = 0
     lossy: bool = False
 
-    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorators above property
+    @computed_field  # type: ignore[prop-decorator]  # mypy does not support decorators above property
     @property
     def tokens_per_step(self) -> float:
-        """Tokens that one forward committed, on average; 1 without drafts."""
+        """Mean number of tokens committed per forward pass; 1 without drafts."""
         return self.tokens / self.steps if self.steps else 1.0
 
     @computed_field  # type: ignore[prop-decorator]  # as above
     @property
     def rows_per_step(self) -> float:
-        """Rows that one forward evaluated, on average; 1 without drafts."""
+        """Mean number of rows evaluated per forward pass; 1 without drafts."""
         return self.rows / self.steps if self.steps else 1.0
 
     @computed_field  # type: ignore[prop-decorator]  # as above

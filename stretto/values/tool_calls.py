@@ -1,4 +1,4 @@
-"""Calls of a caller's tools, as a model asks for them: whole ones, and the pieces that they stream in."""
+"""Tool calls that a model asks for: whole ones, and the fragments in which they stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.content import mended
 
 ANTHROPIC_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
-"""Types of the parts that hold what Anthropic's models thought; only they read them."""
+"""Types of the parts that contain the reasoning of Anthropic's models; only these models read them."""
 
 ToolCallType = Literal["function", "custom"]
 
@@ -21,11 +21,11 @@ class ToolCall(BaseModel):
     """A call that the model asks its caller to make.
 
     Attributes:
-        id: names the call; the message with its result repeats it.
-        name: of the tool.
-        arguments: as JSON, in the model's own words, so not always valid; of a custom tool, its input as text.
+        id: identifies the call; the message with its result repeats it.
+        name: name of the tool.
+        arguments: JSON exactly as the model wrote it, so not always valid; for a custom tool, its input as text.
         type: "function", or OpenAI's "custom".
-        extra: other fields of the call, which its server wants back as they are: Gemini's signature of its thoughts.
+        extra: other fields of the call that its server wants back unchanged, such as Gemini's thought signature.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -37,7 +37,7 @@ class ToolCall(BaseModel):
     extra: Mapping[str, Any] = Field(default_factory=dict)
 
     def as_openai(self) -> dict[str, Any]:
-        """The same as OpenAI's protocol writes it."""
+        """Return the call in the format of OpenAI's protocol."""
         text = "input" if self.type == "custom" else "arguments"
         return {**self.extra, "id": self.id, "type": self.type, self.type: {"name": self.name, text: self.arguments}}
 
@@ -47,12 +47,12 @@ class ToolCallFragment:
     """The next piece of a tool call.
 
     Attributes:
-        index: which call of its choice; in events, they count from 0 in the order in which they begin.
-        id: of the call, with its first piece.
-        name: of the tool, with its first piece.
-        arguments: more of the arguments; all pieces together are ``ToolCall.arguments``.
+        index: which call of its choice; in events, calls are numbered from 0 in the order in which they begin.
+        id: id of the call, in its first piece.
+        name: name of the tool, in the first piece.
+        arguments: more of the arguments; joined, the pieces are ``ToolCall.arguments``.
         type: "function", or OpenAI's "custom".
-        extra: other fields of the call; those of all pieces together are ``ToolCall.extra``.
+        extra: other fields of the call; merged, those of all pieces are ``ToolCall.extra``.
     """
 
     index: int = 0
@@ -64,14 +64,14 @@ class ToolCallFragment:
 
 
 def is_listed(thought: Mapping[str, Any]) -> bool:
-    """Whether a thought is a list of texts: Mistral's servers write it so, and want it back so."""
+    """Return whether a thought is a list of texts: Mistral's servers send it that way, and expect it back that way."""
     return thought.get("type") == "thinking" and isinstance(thought.get("thinking"), list)
 
 
 def turn_of(text: str, calls: Sequence[ToolCall], thoughts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A turn of the assistant in OpenAI's form.
+    """Return an assistant turn in OpenAI's form.
 
-    Thoughts are parts of its content in Anthropic's form, fields of the message in that of OpenAI-compatible servers.
+    Anthropic's thoughts are parts of its content, those of OpenAI-compatible servers fields of the message.
     """
     parts = [dict(each) for each in thoughts if each.get("type") in ANTHROPIC_THOUGHTS]
     fields: dict[str, str] = {}
@@ -85,7 +85,7 @@ def turn_of(text: str, calls: Sequence[ToolCall], thoughts: Sequence[Mapping[str
 
 
 def reasoning_of(thought: Mapping[str, Any]) -> tuple[str, str]:
-    """A thought as OpenAI-compatible servers write it: the field of the message and its text, which may be empty."""
+    """Return the message field and the text, possibly empty, of a thought for OpenAI-compatible servers."""
     kind = str(thought.get("type"))
     if kind in ANTHROPIC_THOUGHTS:
         said = thought.get("thinking", "")
@@ -95,7 +95,7 @@ def reasoning_of(thought: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class ToolCallsSoFar:
-    """Puts the calls of one choice together from their pieces, and counts them from 0 in the order of their begin."""
+    """Assembles the calls of one choice from their pieces, and numbers them from 0 in the order in which they begin."""
 
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
@@ -108,7 +108,7 @@ class ToolCallsSoFar:
         return len(self._calls)
 
     def add(self, delta: ToolCallFragment) -> ToolCallFragment:
-        """Take a piece, and give it with the place of its call."""
+        """Add a piece, and return it with the index of its call."""
         place = self._places.get(delta.index)
         own = None if place is None else next((piece.id for piece in self._calls[place] if piece.id), None)
         if place is None or (own and delta.id and own != fix_surrogates(delta.id)):  # a new id is a new call
@@ -128,11 +128,11 @@ class ToolCallsSoFar:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """What has come so far."""
+        """The calls so far."""
         return tuple(map(self.call, range(len(self))))
 
     def call(self, place: int) -> ToolCall:
-        """What has come so far of the call with this place."""
+        """Return the call with this index, as far as it has arrived."""
         pieces = self._calls[place]
         return ToolCall(
             id=next((piece.id for piece in pieces if piece.id), ""),

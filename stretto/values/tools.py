@@ -1,7 +1,7 @@
-"""Functions of the caller that a model may call, and that the library then calls.
+"""Functions of the caller that a model may ask for, and that the library then calls.
 
-What the model is shown of one is read from its signature and its docstring; what the model sends is checked by pydantic
-before the function sees it.
+What the model is shown comes from the function's signature and docstring; pydantic checks what the model sends before
+the function gets it.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Attributes|Notes?):", re.IGNORECASE)
 _GOOGLE = re.compile(r"(\w+) *(?:\([^()]*\))?: *(\S.*)")
 _SPHINX = re.compile(r":param(?: [\w.\[\]]+)? (\w+): *(\S.*)")
-_MOST_TOLD = 5  # mistakes in the arguments of one call
+_MOST_TOLD = 5  # errors reported for the arguments of one call
 _NO_NAMES = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
 class WrongArgumentsError(ValueError):
-    """What a model sent does not fit the function; its words are for the model."""
+    """A model's arguments do not fit the function; the message is for the model."""
 
 
 class Tool:
     """A function that a model may call, with what its signature does not say.
 
-    A function itself can stand for it in ``tools=``: its name, its docstring, its annotations and their
-    ``Field(description=...)`` are what the model is shown.
+    ``tools=`` also accepts the bare function: the model is shown its name, its docstring, its annotations and their
+    ``Field(description=...)``.
 
     Args:
-        function: synchronous or not. Arguments are given by name. A synchronous one runs in a separate thread, which
-            cannot be ended: after ``timeout_s`` or a cancellation, it goes on unheard. An asynchronous one runs in a
-            separate task. The model is told of whatever either raises, also of a cancellation that it met by itself
-            and of `SystemExit`. Only Ctrl-C is raised, which is a `KeyboardInterrupt` in the program's main thread.
-        name: by default that of the function; up to 64 letters, digits, ``_`` and ``-``.
-        description: by default the docstring of the function, up to its section of arguments.
-        timeout_s: seconds after which a call is given up, and the model is told so.
+        function: synchronous or asynchronous. Arguments are passed by name. A synchronous one runs in a separate
+            thread, which cannot be stopped: after ``timeout_s`` or a cancellation, it runs on and its result is
+            ignored. An asynchronous one runs in a separate task. Whatever either raises is reported to the model,
+            including `SystemExit` and a cancellation of its own. Only Ctrl-C propagates: a `KeyboardInterrupt` in the
+            program's main thread.
+        name: the function's name by default; up to 64 letters, digits, ``_`` and ``-``.
+        description: the function's docstring by default, up to its section of arguments.
+        timeout_s: seconds after which a call is abandoned, which is reported to the model.
 
     Attributes:
-        name: by which the model asks for it.
-        description: what the model is told of it.
+        name: the name by which the model calls it.
+        description: the description that the model is shown.
 
     Raises `InvalidRequestError` for a function that a model cannot call.
     """
@@ -84,16 +85,16 @@ class Tool:
         return {"type": "function", "function": {"name": self.name, **described, "parameters": self.parameters()}}
 
     def parameters(self) -> dict[str, Any]:
-        """The JSON schema of the arguments."""
+        """Return the JSON schema of the arguments."""
         schema = self._arguments.model_json_schema()
         for name in ("title", "description"):
             schema.pop(name, None)
         for each in schema.get("properties", {}).values():
-            each.pop("title", None)  # pydantic makes it from the name
+            each.pop("title", None)  # pydantic derives it from the name
         return {"type": "object", "properties": {}, **schema}
 
     def read(self, arguments: str) -> Mapping[str, Any]:
-        """The arguments of a call, of the types that the function declares. Raises `WrongArgumentsError`."""
+        """Parse the arguments of a call into the types that the function declares. Raises `WrongArgumentsError`."""
         try:
             read = self._arguments.model_validate_json(arguments if arguments.strip() not in ("", "null") else "{}")
         except ValidationError as error:
@@ -101,9 +102,9 @@ class Tool:
         return {name: getattr(read, field) for field, name in self._names.items() if field in read.model_fields_set}
 
     async def call(self, arguments: Mapping[str, Any], written: Callable[[Any], str]) -> str:
-        """Call the function, and write down in a thread what it returns. Raises what it raises, `Exception` or not."""
+        """Call the function, and serialise its result in a thread. Raises what it raises, `Exception` or not."""
         if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
-            getattr(self.function, "__call__", None)  # noqa: B004 - of an object, whether it is a coroutine function
+            getattr(self.function, "__call__", None)  # noqa: B004 - of an object, to see whether it is a coroutine function
         ):
             return await _as_text(await self.function(**arguments), written)
 
@@ -116,7 +117,7 @@ class Tool:
 
 
 class _LangChainTool(Tool):
-    """A tool of LangChain, which reads and checks its arguments itself."""
+    """A LangChain tool, which parses and checks its arguments itself."""
 
     def __init__(self, tool: Any) -> None:
         from langchain_core.utils.function_calling import convert_to_openai_tool  # noqa: PLC0415 - of an extra
@@ -148,14 +149,14 @@ class _AnyObject(BaseModel):
 
 
 async def _as_text(value: Any, written: Callable[[Any], str]) -> str:
-    """What was returned as text; the event loop goes on while JSON is made of it."""
+    """Convert a result to text; JSON is serialised without blocking the event loop."""
     if isinstance(value, str):
         return written(value)
     return await to_thread.run_sync(written, value, abandon_on_cancel=True)
 
 
 def tool_of(given: Any) -> Tool | None:
-    """A tool that the library can call, from a function, a `Tool` or a tool of LangChain; ``None``: it is none."""
+    """Return a tool to call from a function, a `Tool` or a LangChain tool; ``None`` for anything else."""
     if isinstance(given, Tool):
         return given
     if isinstance(given, Mapping | type):
@@ -177,7 +178,7 @@ def _checked_name(name: Any, of: object) -> str:
 def _arguments_of(
     function: Callable[..., Any], tool: str, described: Mapping[str, str]
 ) -> tuple[dict[str, str], type[BaseModel]]:
-    """The names of a function's arguments by those of the fields that read them, and the model with these fields."""
+    """Return the names of a function's arguments by field name, and the pydantic model with these fields."""
     names: dict[str, str] = {}
     fields: dict[str, Any] = {}
     try:
@@ -186,7 +187,7 @@ def _arguments_of(
         parameters = list(inspect.signature(function).parameters.values())
         for place, each in enumerate(parameters):
             _check_named(each)
-            field = f"argument_{place}"  # the names of a function's arguments may be those of pydantic's methods
+            field = f"argument_{place}"  # the names of a function's arguments may clash with pydantic's methods
             names[field] = each.name
             fields[field] = _field(each, hints.get(each.name, Any), described.get(each.name))
         model = create_model(f"{tool}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
@@ -206,7 +207,7 @@ def _check_named(parameter: inspect.Parameter) -> None:
 
 
 def _field(parameter: inspect.Parameter, hint: Any, described: str | None) -> Any:
-    """The field that reads an argument."""
+    """Return the pydantic field for an argument."""
     if get_origin(hint) is Annotated:
         described = next((each for each in get_args(hint)[1:] if isinstance(each, str)), described)
     about: dict[str, Any] = {"alias": parameter.name}
@@ -221,11 +222,11 @@ def _field(parameter: inspect.Parameter, hint: Any, described: str | None) -> An
 
 
 class _Docstring:
-    """The parts of a docstring that a model is shown, in the form of Google or Sphinx.
+    """The parts of a docstring that a model is shown, in Google or Sphinx style.
 
     Attributes:
-        summary: what stands before the sections.
-        arguments: what is said of each argument, by its name.
+        summary: the text before the sections.
+        arguments: the description of each argument, by name.
     """
 
     def __init__(self, text: str) -> None:
@@ -251,7 +252,7 @@ class _Docstring:
 
 
 def _explained(error: ValidationError) -> str:
-    """What is wrong with the arguments of a call, in words for the model."""
+    """Explain to the model what is wrong with the arguments of a call."""
     mistakes = [
         ": ".join(filter(None, (".".join(map(str, each["loc"])), reason(each))))
         for each in error.errors(include_url=False)[:_MOST_TOLD]
