@@ -1,6 +1,6 @@
-"""What a model was measured to hold (`stretto check`), kept for each model; the router and the prompts go by it.
+"""The measured abilities of each model (`stretto check`), which the router and the prompts rely on.
 
-The room knows strategies by the questions it asks, and nothing else of them.
+This package knows strategies only through the questions it asks.
 
 Private: not part of the public API, and may change at any time.
 """

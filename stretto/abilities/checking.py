@@ -1,4 +1,4 @@
-"""Runs a check: asks the questions, judges the answers, and measures speed and length of direct ones."""
+"""The run of a check: asks the questions, judges the answers, and measures speed and length of direct answers."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _LONGEST_EXAMPLE = 200
 _PROBE = (Message(role="user", content="Write the numbers from 1 to 60, one on each line."),)
 
 Progress = Callable[[int, int, str], None]
-"""Is told the questions that are done, how many there are, and what is being measured."""
+"""Called with the number of questions done, their total, and what is being measured."""
 
 
 async def check(
     backend: Backend, prompts: Catalogue, progress: Progress = lambda *_: None, *, most_s: float = MOST_S
 ) -> Abilities:
-    """Measure what a model holds, within ``most_s`` seconds; what was not asked by then is left out.
+    """Measure a model's abilities, within ``most_s`` seconds; questions not asked by then are left out.
 
-    Raises `StrettoError` where the first question cannot be answered.
+    Raises `StrettoError` if the first question cannot be answered.
     """
     own = backend.capabilities.prompt_family
     known = {template.family for template in prompts} & {"general", "small"}
@@ -44,7 +44,7 @@ async def check(
     asked = list(questions(prompts, families))[: MOST_CALLS - STREAMS - 1 - len(ADVICE)]
     run = _Run(backend, len(asked), progress)
     with anyio.move_on_after(most_s):
-        await run.ask(asked[0])  # loads a model, and raises what is wrong with the backend
+        await run.ask(asked[0])  # loads a model, and raises the backend's errors
         speeds = await _speeds(backend)
         run.speeds.update(speeds)
         limit = anyio.CapacityLimiter(max(1, min(_TOGETHER, backend.capabilities.concurrent_calls)))
@@ -87,13 +87,13 @@ class _Run:
                 self._note(question, False, str(error))
 
     async def answer_within(self, question: str, limit: anyio.CapacityLimiter) -> None:
-        """Ask for a direct answer, for its length alone."""
+        """Ask for a direct answer, only for its length."""
         async with limit:
             try:
                 _, tokens, _ = await _heard(
                     self.backend, ModelRequest((Message(role="user", content=question),)), LONGEST_STRAIGHT
                 )
-            except StrettoError:  # the questions say what is wrong
+            except StrettoError:  # the questions report errors
                 return
         if tokens:
             self.lengths.append(tokens)
@@ -107,7 +107,7 @@ class _Run:
         for question, right, _ in self.results:
             if question.family is not None:
                 scores[question.family] += right
-        best = max(families, key=lambda family: scores[family])  # among equals the backend's own, which is the first
+        best = max(families, key=lambda family: scores[family])  # in a tie, the backend's own, which comes first
         counted = [each for each in self.results if each[0].ability not in BY_FAMILY or each[0].family == best]
         return Abilities(
             model=key_of(self.backend),
@@ -127,7 +127,7 @@ def _abilities(results: Iterable[tuple[Question, bool, str]]) -> Iterable[tuple[
     for question, right, text in results:
         by_name.setdefault(question.ability, []).append((right, text))
     for name, needed in NEEDED.items():
-        if len(found := by_name.get(name, [])) >= needed:  # with fewer, nothing is known
+        if len(found := by_name.get(name, [])) >= needed:  # fewer show nothing
             wrong = next((text for right, text in found if not right), "")
             right_ones = sum(right for right, _ in found)
             example = " ".join(wrong.split())[:_LONGEST_EXAMPLE]
@@ -135,7 +135,7 @@ def _abilities(results: Iterable[tuple[Question, bool, str]]) -> Iterable[tuple[
 
 
 async def _heard(backend: Backend, prompt: ModelRequest, most: int) -> tuple[str, int, float]:
-    """The answer, its tokens, and the seconds from its first text to its end."""
+    """Return the answer, its tokens, and the seconds from its first text to its end."""
     text, usage, first = "", Usage(), None
     async with backend.stream(prompt, GenerationOptions(max_tokens=most, temperature=0.0)) as chunks:
         async for chunk in chunks:
@@ -147,7 +147,7 @@ async def _heard(backend: Backend, prompt: ModelRequest, most: int) -> tuple[str
 
 
 async def _speeds(backend: Backend) -> Mapping[int, float]:
-    """Tokens a second of one stream, alone and beside others. Empty where a server does not count tokens."""
+    """Return the tokens per second of a stream, alone and alongside others; empty if a server does not count tokens."""
     found: dict[int, float] = {}
     for streams in dict.fromkeys((1, min(STREAMS, max(1, backend.capabilities.concurrent_calls)))):
         rates: list[float] = []
@@ -155,7 +155,7 @@ async def _speeds(backend: Backend) -> Mapping[int, float]:
         async def probe(rates: list[float] = rates) -> None:
             try:
                 _, tokens, taken_s = await _heard(backend, ModelRequest(_PROBE), PROBE_TOKENS)
-            except StrettoError:  # the questions say what is wrong
+            except StrettoError:  # the questions report errors
                 return
             if tokens > 1 and taken_s > 0:
                 rates.append((tokens - 1) / taken_s)
@@ -169,9 +169,9 @@ async def _speeds(backend: Backend) -> Mapping[int, float]:
 
 
 def _quantisation(backend: Backend) -> str | None:
-    """Of a GGUF file in this process, or of a server's model, where it told that."""
+    """Return the quantization of a local GGUF file, or of a server's model, if reported."""
     if not backend.name.startswith("local:"):
-        # Wrappers pass on what the backend inside has.
+        # Wrappers pass on the attributes of the wrapped backend.
         quantisation: str | None = getattr(backend, "quantisation", None)
         return quantisation
     from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415 - for local models only

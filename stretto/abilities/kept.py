@@ -1,4 +1,4 @@
-"""What was measured of a model, as a file beside the settings: one for each model and address."""
+"""Results of checks, as files next to the settings: one for each model and address."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Rate = Annotated[float, Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)]
 
 
 class Ability(BaseModel):
-    """How often a model held one thing.
+    """How often a model showed one ability.
 
     Attributes:
-        right: answers that code found right.
-        total: answers in all.
-        needed: right answers from which the model holds it.
+        right: number of correct answers, as judged by code.
+        total: number of answers.
+        needed: number of correct answers from which the model has the ability.
         example: the beginning of a wrong answer.
     """
 
@@ -43,23 +43,23 @@ class Ability(BaseModel):
 
     @property
     def held(self) -> bool:
-        """Whether the model holds it."""
+        """Whether the model has the ability."""
         return self.right >= self.needed
 
 
 class Abilities(BaseModel):
-    """What a check found of one model.
+    """The results of a check of one model.
 
     Attributes:
-        model: its name, and where its server is.
-        checked: the day.
-        prompts: version of the templates that were used; with others, the check has to be made again.
-        quantisation: of the weights, where that is known.
-        family: of the prompts that the model holds best.
-        families: right entries of a list, by family of prompts.
-        held: abilities by name; what was not measured in time is missing.
-        tokens_per_s: of one stream, by the number of streams that ran.
-        direct_tokens: that a direct answer to a question for advice has; ``None`` where tokens are not counted.
+        model: its name and the address of its server.
+        checked: the date of the check.
+        prompts: version of the templates used; with others, the check has to be repeated.
+        quantisation: that of the weights, if known.
+        family: the prompt family that works best with the model.
+        families: number of correct list entries, by prompt family.
+        held: abilities by name, without those that were not measured in time.
+        tokens_per_s: tokens per second of one stream, by the number of concurrent streams.
+        direct_tokens: tokens of a direct answer to a question for advice; ``None`` if tokens are not counted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -80,7 +80,7 @@ class Abilities(BaseModel):
         return self.prompts == prompts_version()
 
     def against(self, *needed: str) -> str | None:
-        """Why what needs these abilities is not offered, as half a sentence; ``None`` if nothing speaks against it."""
+        """Return half a sentence on an ability that the model lacks; ``None`` if none is known to be missing."""
         for name in needed:
             ability = self.held.get(name)
             if ability is not None and not ability.held:
@@ -101,40 +101,40 @@ SAID: Mapping[str, str] = {
     "language": "the language of the question",
     "nothing": "saying that a text does not tell it",
 }
-"""Abilities by name, as half sentences name them."""
+"""Abilities by name, as worded in sentences."""
 
 
 @lru_cache(maxsize=1)
 def prompts_version() -> str:
-    """A short hash of the library's templates."""
+    """Return a short hash of the library's templates."""
     return hashlib.sha256("\n".join(template.text for template in Catalogue()).encode()).hexdigest()[:12]
 
 
 def key_of(backend: Backend) -> str:
-    """The name of a model, and host and port of its server."""
+    """Return the name of a model with the host and port of its server."""
     endpoint = getattr(backend, "endpoint", "")
     return f"{backend.name} at {endpoint}" if endpoint else backend.name
 
 
 def file_of(key: str) -> Path:
-    """Where the abilities of a model are kept."""
+    """Return the path of the file with a model's abilities."""
     return file_for(FOLDER, key)
 
 
 def keep(abilities: Abilities) -> Path:
-    """Write the file of a model, whole or not at all. Raises `OSError`."""
+    """Write the file of a model atomically. Raises `OSError`."""
     path = file_of(abilities.model)
     write_kept(path, abilities)
     return path
 
 
 def abilities_of(backend: Backend) -> Abilities | None:
-    """What is kept of a model; ``None`` where it was not checked, or with other prompts. Reads a file at most."""
+    """Load a model's abilities; ``None`` if not checked, or with other prompts. Reads at most one file."""
     key = key_of(backend)
     found = read_kept(file_of(key), Abilities, AGAIN)
     return found if found is not None and found.model == key and found.is_current else None
 
 
 def all_abilities() -> list[tuple[Path, Abilities]]:
-    """What is kept of all models, each with its file."""
+    """Load the abilities of all models, each with its file."""
     return read_all(FOLDER, Abilities, AGAIN)

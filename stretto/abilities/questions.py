@@ -1,7 +1,7 @@
-"""The questions of a check: for each ability some, with the judge of their answers.
+"""The questions of a check: some for each ability, with functions that judge the answers.
 
-Plans and entries are asked for with the templates that strategies use, entries in each family of prompts. Code judges
-the answers: whether they have the form that was asked for, and say what they had to.
+Plans and entries are requested with the templates of the strategies, entries in each prompt family. Code judges whether
+the answers have the requested form and content.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEEDED: Mapping[str, int] = {
     "language": 2,
     "nothing": 2,
 }
-"""Right answers from which a model holds an ability."""
+"""Number of correct answers from which a model has an ability."""
 
 ADVICE = (
     "How do I look after a bicycle?",
@@ -69,7 +69,7 @@ _SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Question:
-    """One question of a check, with at most ``most`` tokens of answer."""
+    """One question of a check, whose answer has at most ``most`` tokens."""
 
     ability: str
     messages: tuple[Message, ...]
@@ -80,7 +80,7 @@ class Question:
 
 
 def questions(prompts: Catalogue, families: tuple[str, ...]) -> Iterator[Question]:
-    """All questions, what matters most first."""
+    """Yield all questions, the most important first."""
     for question in ADVICE:
         length = {"words": "250", "sections": "2", "longest": "140"}
         plan = _filled(prompts, "plan", families[0], question=question, **length)
@@ -138,12 +138,12 @@ FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case."""
+    """Return the words of a text in lower case."""
     return _WORD.findall(text.casefold())
 
 
 def is_plan(answer: str) -> bool:
-    """An opening, and the headings of two sections or a line for each."""
+    """Check for an opening, and the headings of two sections or a line for each."""
     lines = [line.strip(" *_#->").casefold() for line in answer.splitlines()]
     opening = next((line for line in lines if line.startswith("opening:")), "")
     headings = next((line.count("|") + 1 for line in lines if line.startswith("sections:")), 0)
@@ -151,17 +151,17 @@ def is_plan(answer: str) -> bool:
 
 
 def is_label(right: str) -> Judge:
-    """The right label and nothing else."""
+    """Judge whether the answer is the right label and nothing else."""
     return lambda answer: words(answer) == words(right)
 
 
 def is_entry(right: str, most: int = 4) -> Judge:
-    """A result of a few words with the right one among them."""
+    """Judge whether the answer has at most ``most`` words, including the right one."""
     return lambda answer: right.casefold() in words(answer) and len(words(answer)) <= most
 
 
 def is_quotation(passage: str, fact: str) -> Judge:
-    """A text that stands in the passage letter by letter and holds the fact."""
+    """Judge whether the answer is a verbatim quotation from the passage that contains the fact."""
 
     def judge(answer: str) -> bool:
         said = answer.strip().strip("\"'“”").strip()
@@ -171,12 +171,12 @@ def is_quotation(passage: str, fact: str) -> Judge:
 
 
 def says_nothing(answer: str) -> bool:
-    """That the text does not tell it."""
+    """Check whether the answer says that the text does not contain it."""
     return _NOTHING.match(answer) is not None
 
 
 def has_fields(fields: Mapping[str, type]) -> Judge:
-    """One JSON object with these fields and no others."""
+    """Judge whether the answer is a JSON object with exactly these fields."""
 
     def judge(answer: str) -> bool:
         try:
@@ -193,12 +193,12 @@ def has_fields(fields: Mapping[str, type]) -> Judge:
 
 
 def has_length(least: int, most: int) -> Judge:
-    """So many words."""
+    """Judge whether the number of words is within these limits."""
     return lambda answer: least <= len(words(answer)) <= most
 
 
 def in_language(language: str) -> Judge:
-    """More of the small words of this language than of any other."""
+    """Judge whether the answer has more function words of this language than of any other."""
 
     def judge(answer: str) -> bool:
         said = words(answer)

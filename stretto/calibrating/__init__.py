@@ -1,9 +1,9 @@
-"""Learns on questions of the caller when the answer of a smaller model is as good as that of the large one.
+"""Calibration: learn from the caller's questions when a smaller model's answer is as good as the large one's.
 
-`calibrate` asks each question of the smaller models and of the large one, learns from where on an answer stands, and
-keeps it; ``strategy="cascade"`` goes by it from then on. The result is a `Calibration`: the curve of cost against
-agreement, measured on questions that the thresholds were not learned from, and random routing beside it.
-`calibrate_router` learns from questions whose strategy is known how much sooner or later points are wanted.
+`calibrate` asks the smaller models and the large one each question, learns the thresholds at which an answer is
+accepted, and saves them for ``strategy="cascade"``. The result is a `Calibration`: the curve of cost against agreement,
+measured on held-out questions, compared with random routing. `calibrate_router` learns a correction of the router from
+questions whose strategy is known.
 """
 
 from stretto.calibrating.calibration_run import calibrate, calibrate_async

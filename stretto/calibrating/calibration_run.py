@@ -1,4 +1,4 @@
-"""Asks every question of all models of a ladder, one after the other, and learns from the answers."""
+"""The run of a calibration: asks all models of a ladder each question in turn, and learns from the answers."""
 
 from __future__ import annotations
 
@@ -50,26 +50,28 @@ async def calibrate_async(
     progress: Progress | None = None,
     remember: bool = True,
 ) -> Calibration:
-    """Learn when an answer of the smaller models of a client stands, and keep it for ``strategy="cascade"``.
+    """Learn when to accept answers of a client's smaller models, and save it for ``strategy="cascade"``.
 
     Args:
-        questions: of the kind that will be asked.
-        client: has the large model, and smaller ones as ``small``, or as ``smallest``, ``smaller`` and ``small``.
+        questions: questions of the kind that will be asked.
+        client: a client with the large model, and smaller ones as ``small``, or as ``smallest``, ``smaller`` and
+            ``small``.
         judge: a client whose model compares longer answers, in both orders.
         goal: share of the answers that should be as good as those of the large model, below 1.
-        by: what tells how sure a smaller model is: "probability", "check" or "agreement". By default what costs least.
-        options: of every answer, such as ``max_tokens``.
-        seed: of the first question; each further question has the next one. ``None`` gives none.
-        budget: ends the run early.
-        keep: a file that holds what is done; a run that was interrupted goes on from it.
+        by: how to measure the confidence of a smaller model: "probability", "check" or "agreement"; the cheapest by
+            default.
+        options: options for every answer, such as ``max_tokens``.
+        seed: seed of the first question, incremented for each further one; ``None`` sends none.
+        budget: limits at which the run ends early.
+        keep: a file for finished work, from which an interrupted run continues.
         progress: called before every step.
-        remember: keep what was learned, beside the settings.
+        remember: save the result next to the settings.
 
     Raises:
-        InvalidRequestError: a question or the kept file cannot be used, there is no smaller model, or nothing tells
-            whether an answer is as good.
+        InvalidRequestError: a question or the ``keep`` file is invalid, there is no smaller model, or answers cannot be
+            compared.
         AuthenticationError, ModelNotFoundError: no question could be answered.
-        OSError: what was learned cannot be written.
+        OSError: the result cannot be written.
     """
     every = named(questions, LabelledQuestion)
     if not 0 < goal < 1:
@@ -136,7 +138,7 @@ def calibrate(
     keep: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Calibrate two models in synchronous code; see `calibrate_async`, which also takes a ladder of several."""
+    """Calibrate two models in synchronous code; see `calibrate_async`, which also accepts longer ladders."""
 
     async def run() -> Calibration:
         async with AsyncExitStack() as clients:
@@ -160,7 +162,7 @@ def calibrate(
 
 
 class _Run:
-    """Who answers, who judges, and what is there already."""
+    """The clients that answer and judge, and the work done so far."""
 
     def __init__(
         self,
@@ -174,15 +176,15 @@ class _Run:
         self._warm = False
 
     def knows(self, question: LabelledQuestion) -> bool:
-        """Whether all models have answered it before."""
+        """Return whether all models have already answered the question."""
         return all((question.id, role) in self._kept.samples for role in (*self._ways, "main"))
 
     async def answers(self, question: LabelledQuestion, seed: int | None, steps: Steps) -> list[Scored]:
-        """What each smaller model and the large one say, asked one after the other."""
+        """Return the answers of each smaller model and the large one, asked one after the other."""
         if not self._warm and not self.knows(question):
             self._warm = True
             hello = LabelledQuestion(question="Hello", id="warm")
-            for role in (*self._ways, "main"):  # so that no question pays for loading a model
+            for role in (*self._ways, "main"):  # so that no question includes the loading of a model
                 await self._ask(role, hello, {"max_tokens": 1}, None)
         found = []
         for role in (*self._ways, "main"):
@@ -200,7 +202,7 @@ class _Run:
     async def goodness_of(
         self, question: LabelledQuestion, smaller: Sequence[Scored], main: Scored
     ) -> tuple[Goodness, ...]:
-        """Whether each smaller answer is as good; those that the judge does not tell of are missing."""
+        """Return whether each smaller answer is as good, without those that the judge left undecided."""
         found = [
             await goodness(
                 question, small, main, None if self._judge is None else partial(self._prefers, question, role)
@@ -210,27 +212,27 @@ class _Run:
         return tuple(each for each in found if each is not None)
 
     def verdicts_on(self, question: LabelledQuestion) -> list[JudgeVerdict]:
-        """What the judge said of a question."""
+        """Return the judge's verdicts on a question."""
         return [verdict for role in self._ways if (verdict := self._kept.verdicts.get(self._key(question, role)))]
 
     def _key(self, question: LabelledQuestion, role: str) -> str:
         return f"{question.id} {role} {'' if self._judge is None else self._judge.backends['main'].name}"
 
     async def _prefers(self, question: LabelledQuestion, role: str) -> bool | None:
-        """Whether the judge does not prefer the large model's answer; ``None`` where it does not tell."""
+        """Return whether the judge does not prefer the large model's answer; ``None`` if it names no preference."""
         assert self._judge is not None  # noqa: S101 - the caller has checked; for the type checker
         key, samples = self._key(question, role), self._kept.samples
         if key not in self._kept.verdicts:
             one, other = samples[question.id, role].text, samples[question.id, "main"].text
             verdict = await judged(self._judge, question, one, other, OVERALL)
-            if not verdict.preferences:  # asked again when the run goes on
+            if not verdict.preferences:  # asked again when the run continues
                 return None
             self._kept.add_verdict(key, verdict)
         return self._kept.verdicts[key].preferences[OVERALL[0]] != "other"
 
 
 def _learned(result: Calibration, ways: list[tuple[str, By]], client: AsyncStretto) -> Learned | None:
-    """What is worth keeping; ``None`` where the questions are too few."""
+    """Return the result to save; ``None`` if there are too few questions."""
     at_goal = result.at_goal
     if len(result.answered) < result.needed or at_goal is None:
         return None

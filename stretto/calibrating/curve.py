@@ -1,8 +1,8 @@
-"""What a cascade costs and how good it is, measured on questions that its thresholds were not learned from.
+"""Cost and quality of a cascade, measured on held-out questions.
 
-The questions are split into five parts. For each part, the thresholds are learned from the four others. The curve shows
-agreement with the large model by the share of questions that it gets, as RouteLLM does (Ong et al., 2406.18665), and
-random routing beside it.
+The questions are split into five folds; the thresholds for each are learned from the other four. The curve shows
+agreement with the large model by the share of questions that it gets, as in RouteLLM (Ong et al., 2406.18665), next to
+random routing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Point:
     """A cascade, or another way to choose between the models; all figures are means over questions, with intervals.
 
     Attributes:
-        share: of the questions that the large model answers.
+        share: share of the questions that the large model answers.
         agreement: share of the answers that are as good as those of the large model.
-        seconds: for an answer.
-        tokens: read and written for an answer.
-        usd: for an answer; ``None`` where a price is unknown.
-        right: share of right answers; ``None`` where they are not known of every question.
+        seconds: seconds per answer.
+        tokens: tokens read and written per answer.
+        usd: cost per answer; ``None`` if a price is unknown.
+        right: share of correct answers; ``None`` if unknown for any question.
     """
 
     share: Interval
@@ -44,7 +44,7 @@ class Point:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of one question."""
+    """The outcome of one question."""
 
     large: float
     good: float
@@ -55,7 +55,7 @@ class _Outcome:
 
 
 def held_out(trials: Sequence[Trial], learned: Callable[[Sequence[Trial]], Thresholds]) -> Point | None:
-    """What thresholds are worth on questions that they were not learned from; ``None`` below two questions."""
+    """Measure thresholds on held-out questions; ``None`` below two questions."""
     found = [
         _outcome(trial, thresholds) for rest, part in _folds(trials) for thresholds in [learned(rest)] for trial in part
     ]
@@ -63,7 +63,7 @@ def held_out(trials: Sequence[Trial], learned: Callable[[Sequence[Trial]], Thres
 
 
 def curve(trials: Sequence[Trial]) -> tuple[Point, ...]:
-    """The cascade from "no worse answer stands" to "every answer stands"."""
+    """Return the cascade from "no worse answer is accepted" to "every answer is accepted"."""
 
     def at(part: float) -> Point | None:
         return held_out(trials, lambda rest: learn(round(part * sum(not each.good[0] for each in rest)), rest))
@@ -72,7 +72,7 @@ def curve(trials: Sequence[Trial]) -> tuple[Point, ...]:
 
 
 def random_routing(trials: Sequence[Trial], share: float) -> Point | None:
-    """Chance sends this share of the questions to the large model, and the rest to the smallest; what is expected."""
+    """Return the expected result if a random share of the questions goes to the large model."""
 
     def mixed(small: float, large: float) -> float:
         return (1 - share) * small + share * large
@@ -95,9 +95,10 @@ def random_routing(trials: Sequence[Trial], share: float) -> Point | None:
 
 
 def gap_recovered(points: Sequence[Point], alone: float) -> float | None:
-    """Mean over all shares of what the cascade recovers of the gap between the models; chance has 0.5.
+    """Return the mean, over all shares, of the part of the gap between the models that the cascade recovers.
 
-    ``alone``: agreement of the smallest model. RouteLLM calls this APGR. ``None`` where there is no gap.
+    Random routing recovers 0.5. ``alone``: agreement of the smallest model. RouteLLM calls this APGR. ``None`` without
+    a gap.
     """
     if alone >= 1 or not points:
         return None
@@ -111,9 +112,9 @@ def gap_recovered(points: Sequence[Point], alone: float) -> float | None:
 
 
 def _folds(trials: Sequence[Trial]) -> Iterator[tuple[list[Trial], list[Trial]]]:
-    """Five parts, each with the rest of the questions; the same questions give the same parts."""
+    """Yield five folds, each with the rest of the questions; the same questions give the same folds."""
     order = list(range(len(trials)))
-    random.Random(_SEED).shuffle(order)  # noqa: S311 - nobody has to be kept from guessing it
+    random.Random(_SEED).shuffle(order)  # noqa: S311 - not security-relevant
     count = min(FOLDS, len(trials))
     if count < 2:
         return

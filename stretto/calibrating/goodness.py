@@ -1,7 +1,7 @@
-"""Whether the answer of a smaller model is as good as that of the large one: by code where that can tell, else a judge.
+"""Whether a smaller model's answer is as good as the large one's: decided by code where possible, else by a judge.
 
-In this order: the right answer, where the question has one; the format, where it has one; equality of what both say,
-once it is written in one way; the preference of a judge who has read both in both orders.
+In this order: the right answer, if the question has one; the format, if it has one; equality of both answers after
+normalisation; the preference of a judge who has read both in both orders.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.generation_options import GenerationOptions
 
 JudgedBy = Literal["answer", "format", "equality", "judge", "none"]
-"""What decided it; "none": there is no answer of the smaller model."""
+"""What decided it; "none": the smaller model gave no answer."""
 
 Judge = Callable[[], Awaitable[bool | None]]
 
 
 @dataclass(frozen=True)
 class Goodness:
-    """What was found.
+    """The result of comparing an answer.
 
     Attributes:
-        good: the answer of the smaller model is as good.
+        good: whether the answer of the smaller model is as good.
         judged_by: what decided it.
-        right: whether the answers of the smaller model and of the large one are right, where that is known.
+        right: whether the answers of the smaller model and of the large one are correct, if known.
     """
 
     good: bool
@@ -41,9 +41,9 @@ class Goodness:
 
 
 async def goodness(question: LabelledQuestion, small: Scored, main: Sample, judge: Judge | None) -> Goodness | None:
-    """Compare an answer with that of the large model; ``judge`` is asked only where code cannot tell.
+    """Compare an answer with that of the large model; ``judge`` is asked only if code cannot decide.
 
-    ``None`` where the judge gives no answer. Raises `InvalidRequestError` where nothing can tell.
+    ``None`` if the judge gives no answer. Raises `InvalidRequestError` if nothing can decide.
     """
     if question.answer:
         right = is_right(small.text, question) and not small.failed, is_right(main.text, question)
@@ -66,7 +66,7 @@ async def goodness(question: LabelledQuestion, small: Scored, main: Sample, judg
 
 
 def is_right(text: str, question: LabelledQuestion) -> bool:
-    """Whether a text says the right answer: the same in other words, or a phrase that it contains."""
+    """Return whether a text gives the right answer: an equivalent one, or one that contains it as a phrase."""
     reading = VoteReader(question.question, question.language_wanted)
     said, spoken = reading.ballot(text), words_of(text)
     for wanted in question.answer:
@@ -81,7 +81,7 @@ def is_right(text: str, question: LabelledQuestion) -> bool:
 
 
 def _is_definite(ballot: Ballot) -> bool:
-    """Whether an answer has to say just this: a number, yes or no, a letter."""
+    """Return whether an answer must match exactly: a number, yes or no, a letter."""
     return ballot.key in ("yes", "no") or len(ballot.key) == 1 or ballot.key.replace(".", "").lstrip("-").isdigit()
 
 
@@ -94,7 +94,7 @@ def _negated(words: list[str]) -> bool:
 
 
 def _by_format(question: LabelledQuestion, small: str, main: str) -> Goodness:
-    """By whether they fit; where both do, by what they say."""
+    """Decide by whether the answers fit the format and, if both do, by their content."""
     options = GenerationOptions(response_format=question.response_format)
     one, other = fit(small, options), fit(main, options)
     if one.wrong or other.wrong:
@@ -103,7 +103,7 @@ def _by_format(question: LabelledQuestion, small: str, main: str) -> Goodness:
 
 
 def _by_equality(question: LabelledQuestion, small: str, main: str) -> Goodness | None:
-    """By what both say in short; ``None`` for longer texts."""
+    """Decide by equality of short answers; ``None`` for longer texts."""
     reading = VoteReader(question.question, question.language_wanted)
     one, other = reading.ballot(small), reading.ballot(main)
     if one is None or other is None or (_is_definite(other) and not one.comparable):

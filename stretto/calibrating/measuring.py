@@ -1,4 +1,4 @@
-"""Asks one question of one model of the ladder, as the cascade would."""
+"""Asking one model of the ladder one question, as the cascade would."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stretto.values.route import Route
 
 
 class Scored(Sample):
-    """The answer of one model, and how sure it is of it.
+    """The answer of one model, and its confidence.
 
     Attributes:
-        by: what tells how sure it is; ``None`` for the large model, which is not asked that.
-        score: see `Sureness`; ``None``: the answer cannot stand.
+        by: how the confidence was measured; ``None`` for the large model, which has none.
+        score: see `Sureness`; ``None`` if the answer cannot be accepted.
     """
 
     by: By | None = None
@@ -32,21 +32,21 @@ class Scored(Sample):
 
 
 class _Asking:
-    """A strategy that has one smaller model answer, and tells how sure that model is."""
+    """A strategy that lets one smaller model answer, and measures its confidence."""
 
     name = "calibrate"
     asks_several = True
     writes_whole = True
-    """So the answer may be held to a format."""
+    """Allows answers with a format."""
 
     def __init__(self, role: str, by: By) -> None:
         self._role, self._by = role, by
         self.sureness: Sureness | None = None
 
-    def offer(self, case: Case) -> Offer | None:  # noqa: ARG002 - it is asked for by name
+    def offer(self, case: Case) -> Offer | None:  # noqa: ARG002 - it is requested by name
         return None
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:  # noqa: ARG002 - every strategy is given its route
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:  # noqa: ARG002 - every strategy gets its route
         small = Small(self._role, runner.backends[self._role], request, runner, by=self._by)
         self.sureness = await small.sureness()
         small.keep()
@@ -62,9 +62,9 @@ async def ask_small(
     options: Mapping[str, Any],
     seed: int | None,
 ) -> Scored:
-    """The answer of a smaller model, given by its role and what tells how sure it is, with its score.
+    """Return the scored answer of a smaller model, given by its role and its measure of confidence.
 
-    An answer that fails has no score; see `sample` for what is raised.
+    A failed answer has no score; see `sample` for what is raised.
     """
     role, by = model
     asking = _Asking(role, by)
@@ -82,7 +82,7 @@ async def ask_small(
 async def ask_large(
     client: AsyncStretto, question: LabelledQuestion, options: Mapping[str, Any], seed: int | None
 ) -> Scored:
-    """The direct answer of the large model."""
+    """Return the direct answer of the large model."""
     found = await sample(Side("main", client, _options(question, options) | {"strategy": "direct"}), question, seed)
     return Scored(**found.model_dump())
 

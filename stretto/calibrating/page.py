@@ -1,4 +1,4 @@
-"""A calibration as one HTML page: the curve, its figures, and every answer. Texts of models are shown as text only."""
+"""A calibration as one HTML page: the curve, its figures, and every answer. Model text is shown as plain text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDTH, _HEIGHT, _LEFT, _BASE = 760, 340, 60, 290
 
 
 def calibration_page(found: Calibration) -> str:
-    """The whole page; it needs nothing else and runs no script."""
+    """Return the standalone page, which runs no script."""
     smaller, main = ", then ".join(found.smaller), found.main
     parts = [
         _STYLE,
@@ -43,7 +43,7 @@ def calibration_page(found: Calibration) -> str:
 
 
 def counts(found: Calibration) -> str:
-    """What was asked, and what decided whether answers are as good, as one sentence."""
+    """Return one sentence with the number of questions and what decided whether answers are as good."""
     said = f"{len(found.answered)} of {found.asked} questions answered"
     if found.failed:
         said += f", {found.failed} left out because {found.main} or the judge did not answer"
@@ -58,7 +58,7 @@ def counts(found: Calibration) -> str:
 
 
 def rows(found: Calibration) -> list[tuple[str, Point]]:
-    """The figures that are printed: both models alone, the cascade, and chance with the same share."""
+    """Return the printed figures: both models alone, the cascade, and random routing with the same share."""
     small, large = found.alone
     named: list[tuple[str, Point | None]] = [(f"{found.smaller[0]} alone", small)]
     for point in _spread(found.curve):
@@ -73,13 +73,13 @@ def rows(found: Calibration) -> list[tuple[str, Point]]:
 
 
 def is_priced(found: Calibration) -> bool:
-    """Whether all prices are known and somebody is paid."""
+    """Return whether all prices are known and some are not 0."""
     points = [point.usd for _, point in rows(found)]
     return None not in points and any(point is not None and point.value for point in points)
 
 
 def _spread(points: Sequence[Point], most: int = 4) -> list[Point]:
-    """Some points of the curve that lie far from each other, by the share of the large model."""
+    """Return up to ``most`` points of the curve that are far apart, by the share of the large model."""
     inner = [point for point in points if 0.02 < point.share.value < 0.98]
     wanted = [(number + 1) / (most + 1) for number in range(most)]
     near = {min(range(len(inner)), key=lambda at: abs(inner[at].share.value - share)) for share in wanted if inner}
@@ -106,7 +106,7 @@ def _table(found: Calibration) -> str:
 
 
 def _plot(found: Calibration) -> str:
-    """Agreement by share: the cascade with its interval, and chance."""
+    """Plot agreement by share: the cascade with its interval, and random routing."""
     small = found.alone[0]
     points = sorted(found.curve, key=lambda point: point.share.value)
     ends = [

@@ -1,4 +1,4 @@
-"""The questions of a calibration: with the right answer, where it is known, and with a format, where one is wanted."""
+"""The questions of a calibration, with the right answer, if known, and a format, if wanted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stretto.values.errors import InvalidRequestError
 
 
 class LabelledQuestion(Question):
-    """A question that all models answer.
+    """A question for all models.
 
     Attributes:
-        answer: the right answer, or several wordings of it.
-        response_format: JSON schema, or regular expression, that the answers are held to.
+        answer: the right answer, or alternative wordings of it.
+        response_format: JSON schema or regular expression for the answers.
     """
 
     answer: tuple[str, ...] = ()
@@ -38,6 +38,6 @@ class LabelledQuestion(Question):
     def _usable(cls, value: object) -> object:
         try:
             read_format(value)
-        except InvalidRequestError as error:  # told with the line: every answer to it would fail
+        except InvalidRequestError as error:  # reported with the line: every answer to it would fail
             raise PydanticCustomError("format", "{why}", {"why": str(error).rstrip(".")}) from None
         return value

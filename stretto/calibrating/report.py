@@ -1,4 +1,4 @@
-"""The result of a calibration: what was learned, what it is worth on held-out questions, and every question."""
+"""The result of a calibration: thresholds, their quality on held-out questions, and every question."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stretto.comparing.bookkeeping import write_report
 from stretto.comparing.intervals import FEWEST
 from stretto.strategies.cascade.learned import Learned
 
-WORTH = 50  # questions below which the intervals are too wide to choose by
+WORTH = 50  # questions below which the intervals are too wide for a decision
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Answered:
     """A question with all answers.
 
     Attributes:
-        question: what was asked.
+        question: the question.
         smaller: the answers of the smaller models, the smallest first.
-        main: that of the large model.
-        goodness: of each smaller answer.
+        main: the answer of the large model.
+        goodness: the comparison of each smaller answer with it.
     """
 
     question: LabelledQuestion
@@ -40,7 +40,7 @@ class Answered:
 
     @property
     def trial(self) -> Trial:
-        """What thresholds are learned from."""
+        """The data from which thresholds are learned."""
         right = [each.right for each in self.goodness]
         known = [each for each in right if each is not None]
         return Trial(
@@ -53,18 +53,18 @@ class Answered:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was learned of a ladder of models.
+    """The calibration of a ladder of models.
 
     Attributes:
         smaller: names of the smaller models, the smallest first.
         main: name of the large model.
-        judge: that of the judge.
+        judge: name of the judge's model.
         goal: share of the answers that should be as good as those of the large model.
-        answered: every question that could be used, with its answers.
-        asked: how many questions there were; more than were answered where the budget ended the run.
-        failed: questions left out because the large model, or the judge, did not answer.
-        failure: why the first of them failed, as its model told it.
-        learned: what is kept; ``None`` where the questions were too few.
+        answered: every usable question with its answers.
+        asked: number of questions; more than were answered if the budget ended the run.
+        failed: number of questions left out because the large model, or the judge, did not answer.
+        failure: the error of the first of them.
+        learned: the saved result; ``None`` if there were too few questions.
     """
 
     smaller: tuple[str, ...]
@@ -79,12 +79,12 @@ class Calibration:
 
     @cached_property
     def trials(self) -> tuple[Trial, ...]:
-        """The questions as thresholds are learned from them."""
+        """The data of all questions from which thresholds are learned."""
         return tuple(each.trial for each in self.answered)
 
     @cached_property
     def curve(self) -> tuple[Point, ...]:
-        """The cascade, from its most careful to its boldest thresholds, on held-out questions."""
+        """The cascade on held-out questions, from the strictest to the most permissive thresholds."""
         return curve(self.trials)
 
     @cached_property
@@ -93,7 +93,7 @@ class Calibration:
         return self.held_out_for(self.goal)
 
     def held_out_for(self, goal: float) -> Point | None:
-        """The cascade with thresholds learned for another goal, on held-out questions."""
+        """Return the cascade with thresholds learned for another goal, on held-out questions."""
         return held_out(self.trials, lambda trials: learn_for(goal, trials))
 
     @cached_property
@@ -102,28 +102,28 @@ class Calibration:
         return self.random(0.0), self.random(1.0)
 
     def random(self, share: float) -> Point | None:
-        """Random routing that sends this share of the questions to the large model."""
+        """Return random routing that sends this share of the questions to the large model."""
         return random_routing(self.trials, share)
 
     @cached_property
     def gap_recovered(self) -> float | None:
-        """Mean over all shares of what is recovered of the gap between the models; random routing has 0.5."""
+        """The mean, over all shares, of the recovered part of the gap between the models; 0.5 for random routing."""
         small = self.alone[0]
         return None if small is None else gap_recovered(self.curve, small.agreement.value)
 
     @property
     def judged_by(self) -> Mapping[str, int]:
-        """What decided whether an answer is as good ("answer", "format", "judge", ...), and how often."""
+        """How often each criterion ("answer", "format", "judge", ...) decided whether an answer is as good."""
         return Counter(each.judged_by for pair in self.answered for each in pair.goodness)
 
     @property
     def needed(self) -> int:
-        """The fewest answered questions from which something is learned and kept."""
+        """The minimum number of answered questions from which a result is saved."""
         return max(fewest(self.goal), FEWEST)
 
     @property
     def caution(self) -> str:
-        """What is to be said of the number of questions; empty where they suffice."""
+        """A warning about the number of questions; empty if it suffices."""
         count = len(self.answered)
         if count < self.needed:
             failed = f" {self.failed} failed, the first with: {self.failure}" if self.failure else ""
@@ -136,7 +136,7 @@ class Calibration:
         return ""
 
     def as_json(self) -> str:
-        """Everything, as JSON."""
+        """Return everything as JSON."""
         return json.dumps(self._values(), indent=1, ensure_ascii=False)
 
     def save(self, file: str | Path) -> Path:

@@ -1,4 +1,4 @@
-"""Learns a correction of the router from questions whose strategy is known, and keeps it only if it helps."""
+"""Learning a correction of the router from questions whose strategy is known; saved only if it helps."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SEED = 20231
 
 
 class RoutedQuestion(BaseModel):
-    """A question, and how its answer is wanted.
+    """A question, and the strategy wanted for its answer.
 
     Attributes:
         question: its text.
-        strategy: "skeleton" for points that are written side by side, "direct" for a direct answer.
+        strategy: "skeleton" for points written in parallel, "direct" for a direct answer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,16 +42,15 @@ class RoutedQuestion(BaseModel):
 
 @dataclass(frozen=True)
 class RouterCalibration:
-    """What was learned, and whether it helps on questions that it was not learned from.
+    """A correction of the router, and whether it helps on held-out questions.
 
     Attributes:
-        correction: what may be kept; ``None`` where it does not help, or the questions are too few.
-        offset: learned from all questions.
-        questions: how many there were.
+        correction: the correction to save; ``None`` if it does not help, or there are too few questions.
+        offset: the correction learned from all questions.
+        questions: number of questions.
         right_before: questions whose strategy is right without a correction.
         right: the same with corrections learned from the other questions.
-        loss: how much more surprising what was wanted is with a correction than without, in nats a question; below 0
-            is better.
+        loss: change of the log loss by the correction, in nats per question; negative is better.
     """
 
     correction: Correction | None
@@ -77,9 +76,9 @@ class RouterCalibration:
 
 
 def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
-    """Learn a correction. It helps if the loss is lower by its whole interval, and more questions are right.
+    """Learn a correction. It helps if the interval of the loss is below 0, and more questions are right.
 
-    Raises `InvalidRequestError` where there is no question.
+    Raises `InvalidRequestError` without questions.
     """
     if not questions:
         raise InvalidRequestError("There are no questions to learn from.")
@@ -89,7 +88,7 @@ def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
     wanted = [each.strategy == "skeleton" for each in questions]
     later = list(judged)
     order = list(range(len(questions)))
-    random.Random(_SEED).shuffle(order)  # noqa: S311 - nobody has to be kept from guessing it
+    random.Random(_SEED).shuffle(order)  # noqa: S311 - not security-relevant
     for fold in range(FOLDS):
         part = set(order[fold::FOLDS])
         rest = [at for at in range(len(questions)) if at not in part]
@@ -98,7 +97,7 @@ def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
             later[at] = moved(judged[at], offset)
     changes = [_loss(new, was) - _loss(old, was) for new, old, was in zip(later, judged, wanted, strict=True)]
     loss = interval(changes)
-    assert loss is not None  # noqa: S101 - there is a question; for the type checker
+    assert loss is not None  # noqa: S101 - there are questions; for the type checker
     before, after = (
         sum((each >= threshold) == was for each, was in zip(chances, wanted, strict=True))
         for chances in (judged, later)
@@ -112,8 +111,8 @@ def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
 def routed_questions_in(file: str | Path) -> tuple[RoutedQuestion, ...]:
     """Read questions with their strategy: JSON Lines, or the report of a comparison with direct answers.
 
-    Of a report (``.json``), the strategy that the judge preferred is taken; ties and verdicts that flipped are
-    left out. Raises `InvalidRequestError`.
+    From a report (``.json``), the strategy that the judge preferred is used; ties and flipped verdicts are left out.
+    Raises `InvalidRequestError`.
     """
     path = Path(file).expanduser()
     text = text_in(path)
@@ -144,7 +143,7 @@ def _compared(text: str, path: Path) -> list[RoutedQuestion]:
 
 
 def _preferred(pair: dict[str, Any]) -> RoutedQuestion | None:
-    """The question of a pair, one side in parts and one in one piece, with the strategy that was preferred."""
+    """Return the question of a pair (one side in parts, one in one piece) with the preferred strategy."""
     said = ((pair["verdict"] or {}).get("preferences") or {}).get("overall")
     strategies = {pair[side]["strategy"] for side in ("one", "other")}
     if said not in ("one", "other") or strategies != {"skeleton", "direct"}:

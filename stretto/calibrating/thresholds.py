@@ -1,9 +1,10 @@
-"""Learns from where on the answers of a ladder's smaller models stand.
+"""Learning the thresholds at which answers of a ladder's smaller models are accepted.
 
-The number of worse answers that may stand is chosen by conformal risk control (Angelopoulos et al., 2208.02814): where
-at most ``b`` of ``n`` standing answers were worse, a further question gets a worse answer with a probability of at most
-``(b + 1) / (n + 1)``. That holds for one smaller model and questions of the same kind. For several models the allowance
-is divided among them in the cheapest way, so the bound holds only nearly; figures on held-out questions tell.
+The number of worse answers that may be accepted follows conformal risk control (Angelopoulos et al., 2208.02814): if at
+most ``b`` of ``n`` accepted answers were worse, a further question gets a worse answer with a probability of at most
+``(b + 1) / (n + 1)``. That applies to one smaller model and questions of the same kind. For more models, the allowance
+is divided among them in the cheapest way, so the bound is only approximate; figures on held-out questions show the
+truth.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from dataclasses import dataclass
 from itertools import product
 
 Thresholds = tuple[float | None, ...]
-"""The least score at which an answer stands, by model; ``None``: the model is not asked."""
+"""The lowest score at which an answer is accepted, by model; ``None``: the model is not asked."""
 
-_DIVISIONS = {2: 20, 3: 6}  # of the allowance, by the number of models that it is divided among
-_DIGITS = 3  # of a threshold, significant ones
+_DIVISIONS = {2: 20, 3: 6}  # steps of the allowance, by the number of models that share it
+_DIGITS = 3  # significant digits of a threshold
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What an answer took; ``usd`` is ``None`` where a price is unknown."""
+    """The cost of an answer; ``usd`` is ``None`` if a price is unknown."""
 
     seconds: float
     tokens: int
@@ -31,13 +32,13 @@ class Spent:
 
 @dataclass(frozen=True)
 class Trial:
-    """What is known of one question.
+    """The data of one question.
 
     Attributes:
-        scores: how sure each smaller model was; ``None``: its answer cannot stand.
+        scores: the confidence of each smaller model; ``None``: its answer cannot be accepted.
         good: whether the answer of each was as good as that of the large model.
-        spent: by each smaller model, and by the large one.
-        right: whether the answer of each, and that of the large model, is right, where that is known.
+        spent: the cost of each smaller model and of the large one.
+        right: whether the answer of each, and that of the large model, is correct, if known.
     """
 
     scores: tuple[float | None, ...]
@@ -47,17 +48,17 @@ class Trial:
 
 
 def allowance(goal: float, questions: int) -> int:
-    """How many worse answers may stand among so many questions; below 0 where the questions are too few."""
+    """Return how many worse answers may be accepted among these questions; negative if there are too few."""
     return math.floor((1 - goal) * (questions + 1) - 1 + 1e-9)
 
 
 def fewest(goal: float) -> int:
-    """How many questions it takes before any answer may stand."""
+    """Return the minimum number of questions for accepting any answer."""
     return math.ceil(1 / (1 - goal) - 1 - 1e-9)
 
 
 def stage(trial: Trial, thresholds: Thresholds) -> int:
-    """Whose answer is shown: the place of a smaller model, or behind them that of the large one."""
+    """Return whose answer is shown: the index of a smaller model, or the next index for the large one."""
     for place, (score, threshold) in enumerate(zip(trial.scores, thresholds, strict=True)):
         if threshold is not None and score is not None and score >= threshold:
             return place
@@ -65,15 +66,15 @@ def stage(trial: Trial, thresholds: Thresholds) -> int:
 
 
 def learn_for(goal: float, trials: Sequence[Trial]) -> Thresholds:
-    """The thresholds that cost least among those that keep to the goal.
+    """Return the cheapest thresholds that meet the goal.
 
-    A model that costs more than it saves is left out, so that no ladder is dearer than the large model alone.
+    Models that cost more than they save are left out, so no ladder costs more than the large model alone.
     """
     return _cheapest(trials, allowance(goal, len(trials)), may_skip=True)
 
 
 def learn(allowed: int, trials: Sequence[Trial]) -> Thresholds:
-    """The thresholds that cost least where so many worse answers may stand; every model is asked that can help."""
+    """Return the cheapest thresholds that accept this many worse answers, with every model that can help."""
     return _cheapest(trials, allowed, may_skip=False)
 
 
@@ -92,7 +93,7 @@ def _cheapest(trials: Sequence[Trial], allowed: int, *, may_skip: bool) -> Thres
 
 
 def _divided(allowed: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Ways to divide the allowance among so many models."""
+    """Yield the ways to divide the allowance among ``count`` models."""
     if count == 1:
         yield (allowed,)
         return
@@ -114,7 +115,7 @@ def _thresholds(trials: Sequence[Trial], shares: Sequence[int], asked: Sequence[
 
 
 def _threshold(trials: Sequence[Trial], place: int, allowed: int) -> float | None:
-    """The lowest threshold at which at most so many worse answers stand."""
+    """Return the lowest threshold at which at most ``allowed`` worse answers are accepted."""
     scored = sorted(
         ((score, trial.good[place]) for trial in trials if (score := trial.scores[place]) is not None), reverse=True
     )
@@ -123,7 +124,7 @@ def _threshold(trials: Sequence[Trial], place: int, allowed: int) -> float | Non
         worse += not good
         if worse > allowed:
             break
-        if at + 1 == len(scored) or scored[at + 1][0] < score:  # equal scores stand or fall together
+        if at + 1 == len(scored) or scored[at + 1][0] < score:  # equal scores are accepted or rejected together
             least = at
     if least is None:
         return None
@@ -132,21 +133,21 @@ def _threshold(trials: Sequence[Trial], place: int, allowed: int) -> float | Non
 
 
 def _between(score: float, below: float | None) -> float:
-    """A short number at which this score stands and the next one does not."""
+    """Return a short number that accepts this score and rejects the next one."""
     middle = score if below is None else (score + below) / 2
     rounded = float(f"{middle:.{_DIGITS}g}")
     return rounded if rounded <= score and (below is None or rounded > below) else score
 
 
 def _price(trials: Sequence[Trial], thresholds: Thresholds) -> float:
-    """What the questions would have cost: US dollars where all prices are known and some are not 0, else seconds."""
+    """Return the cost of the questions: US dollars if all prices are known and some are not 0, else seconds."""
     prices = [each.usd for trial in trials for each in trial.spent]
     known = None not in prices and any(prices)
     return sum((each.usd or 0.0) if known else each.seconds for trial in trials for each in paid(trial, thresholds))
 
 
 def paid(trial: Trial, thresholds: Thresholds) -> list[Spent]:
-    """What one question costs: all models that were asked."""
+    """Return the cost of one question: that of each model asked."""
     last = stage(trial, thresholds)
     return [
         trial.spent[place] for place in range(last + 1) if place == len(thresholds) or thresholds[place] is not None

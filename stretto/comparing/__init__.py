@@ -1,7 +1,7 @@
-"""Compares two ways of answering on a caller's questions: in parts and in one piece, or any two strategies or models.
+"""Comparison of two ways to answer a caller's questions: in parts and in one piece, or any two strategies or models.
 
-`compare` asks every question both ways, measures the answers by code, and lets a judge prefer one where a judge is
-named. The result is a `Comparison`: tables, intervals, and a page in HTML with the pairs side by side.
+`compare` asks every question both ways, measures the answers with code, and, if given a judge, has it pick one. The
+result is a `Comparison`: tables, intervals, and an HTML page with the pairs side by side.
 """
 
 from stretto.comparing.bookkeeping import Spending

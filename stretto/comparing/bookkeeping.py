@@ -1,4 +1,4 @@
-"""What a run over many questions has done and spent, whether it may go on, and its report."""
+"""Progress, spending and reports of runs over many questions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from stretto.values.errors import InvalidRequestError
 
 Progress = Callable[[int, int, str], None]
-"""Called with the steps that are done, all steps, and what comes next."""
+"""Called with the number of steps done, their total, and what comes next."""
 
 
 @dataclass(frozen=True)
 class Spending:
-    """The most that a run may spend, all models together; ``None`` is no limit.
+    """The most that a run may spend on all models together; ``None`` is no limit.
 
-    A question whose expected price, that of the dearest question so far, does not fit any more is not begun.
+    The run ends before a question whose expected cost, that of the most expensive so far, exceeds the rest.
 
     Attributes:
-        tokens: read and written.
+        tokens: tokens read and written.
         usd: US dollars, for models whose price is known.
     """
 
@@ -28,13 +28,13 @@ class Spending:
 
 
 def total(costs: Iterable[float | None]) -> float | None:
-    """All of them together; ``None`` where one is unknown."""
+    """Return the sum; ``None`` if one is unknown."""
     every = list(costs)
     return None if None in every else sum(each for each in every if each is not None)
 
 
 class Steps:
-    """Tells the progress of a run of so many steps."""
+    """Reports the progress of a run."""
 
     def __init__(self, whole: int, progress: Progress | None) -> None:
         self._done, self._whole, self._progress = 0, whole, progress or (lambda *_: None)
@@ -45,7 +45,7 @@ class Steps:
 
 
 class Ledger:
-    """What was spent, and whether the dearest question so far still fits."""
+    """The amount spent, and whether the most expensive question so far still fits the budget."""
 
     def __init__(self, budget: Spending | None) -> None:
         self._budget = budget or Spending()
@@ -53,7 +53,7 @@ class Ledger:
         self._usd: list[float] = []
 
     def add(self, tokens: int, cost_usd: float | None) -> None:
-        """Count a question. Raises `InvalidRequestError` where its price has to be known and is not."""
+        """Count a question. Raises `InvalidRequestError` if its cost is needed but unknown."""
         self._tokens.append(tokens)
         if cost_usd is None and self._budget.usd is not None:
             raise InvalidRequestError(
@@ -63,7 +63,7 @@ class Ledger:
 
     @property
     def allows_another(self) -> bool:
-        """Whether another question may be begun."""
+        """Whether another question may be started."""
         if not self._tokens:
             return True
         tokens, usd = self._budget.tokens, self._budget.usd
@@ -73,7 +73,7 @@ class Ledger:
 
 
 def write_report(file: str | Path, kind: str, page: Callable[[], str], as_json: Callable[[], str]) -> Path:
-    """Write a report as its page (``.html``) or as JSON; ``kind`` is what it is of. Raises `InvalidRequestError`."""
+    """Write a report as its page (``.html``) or as JSON; ``kind`` names it in errors. Raises `InvalidRequestError`."""
     path = Path(file).expanduser()
     if path.suffix.lower() not in (".html", ".json"):
         raise InvalidRequestError(f"{str(path)!r} cannot be written: a {kind} is saved as .html or .json.")

@@ -1,4 +1,4 @@
-"""A comparison as one HTML page: tables, plots, and every pair side by side. Texts of models are shown as text only."""
+"""A comparison as one HTML page: tables, plots, and every pair side by side. Model text is shown as plain text."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def _colours(scheme: Scheme) -> str:
 _STYLE = style_of_pairs(_colours)
 _WIDTH, _LABEL, _ROW, _TOP = 760, 130, 26, 30
 _BAR = _WIDTH - _LABEL - 120
-_SLOWEST = 4.0  # a ratio beyond it is drawn at the edge
+_SLOWEST = 4.0  # larger ratios are drawn at the edge
 
 
 def comparison_page(found: Comparison) -> str:
-    """The whole page; it needs nothing else and runs no script."""
+    """Return the standalone page, which runs no script."""
     one, other = (escape(name) for name in found.sides)
     parts = [
         _STYLE,
@@ -80,7 +80,7 @@ def _preferences(found: Comparison) -> str:
 
 
 def _bars(preferences: tuple[Preferences, ...], sides: tuple[str, str]) -> str:
-    """Wins, ties with what flipped, and losses as stacked bars."""
+    """Draw wins, ties (including flipped verdicts), and losses as stacked bars."""
     legend = f"{escape(sides[0])} preferred · tie or flipped · {escape(sides[1])} preferred"
     parts = [f'<text x="{_LABEL}" y="18">{legend}</text>']
     for row, each in enumerate(preferences):
@@ -97,7 +97,7 @@ def _bars(preferences: tuple[Preferences, ...], sides: tuple[str, str]) -> str:
 
 
 def _ratios(found: Comparison) -> str:
-    """The ratio of times, a dot a question; left of the line the side that is tried is faster."""
+    """Draw the ratio of times with one dot per question; left of the line, the tested side is faster."""
 
     def x(ratio: float) -> float:
         return 20 + (_WIDTH - 60) * min(ratio, _SLOWEST) / _SLOWEST

@@ -1,4 +1,4 @@
-"""The questions of a comparison, one a line of a JSON Lines file."""
+"""The questions of a comparison, from a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stretto.language.telling import language_of
 from stretto.strategies.structured.bare_json import read_json
 from stretto.values.errors import InvalidRequestError
 
-MOST = 10_000  # questions of a file
+MOST = 10_000  # questions per file
 
 
 class Question(BaseModel):
-    """A question that both sides answer.
+    """A question for both sides.
 
     Attributes:
         question: its text.
-        id: names it in the report; unique. By default ``q1``, ``q2`` and so on.
-        points: how many points a good answer has; by default the number that the question names, if it names one.
-        language: ISO 639-1 code of the language that the answer should have; by default that of the question.
+        id: unique name in the report; by default ``q1``, ``q2`` and so on.
+        points: number of points of a good answer; by default the number in the question, if any.
+        language: ISO 639-1 code of the answer's language; by default that of the question.
         documents: files that belong to the question, relative to the file of questions.
     """
 
@@ -38,12 +38,12 @@ class Question(BaseModel):
 
     @property
     def points_wanted(self) -> int | None:
-        """How many points a good answer has, where that is known."""
+        """The number of points of a good answer, if known."""
         return self.points if self.points is not None else points_in(self.question).asked
 
     @property
     def language_wanted(self) -> str:
-        """The language that the answer should have."""
+        """The language expected of the answer."""
         return self.language or language_of(self.question)
 
 
@@ -57,14 +57,14 @@ def questions_in(file: str | Path, kind: type[Asked]) -> tuple[Asked, ...]: ...
 def questions_in(file: str | Path, kind: type[Any] = Question) -> tuple[Any, ...]:
     """Read the questions of a JSON Lines file: a string or an object with ``question`` on each line.
 
-    ``kind`` says which further fields an object may have. Raises `InvalidRequestError`, which names the line.
+    ``kind`` defines which further fields an object can have. Raises `InvalidRequestError`, which names the line.
     """
     path = Path(file).expanduser()
     return named([_question(line, where, path.parent, kind) for line, where in lines_of(text_in(path), path)], kind)
 
 
 def text_in(path: Path) -> str:
-    """The text of a file of questions. Raises `InvalidRequestError`."""
+    """Return the text of a file of questions. Raises `InvalidRequestError`."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -73,7 +73,7 @@ def text_in(path: Path) -> str:
 
 
 def lines_of(text: str, path: Path) -> Iterator[tuple[str, str]]:
-    """The lines that hold something, each with its place."""
+    """Yield the non-blank lines, each with its location."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             yield line, f"line {number} of {str(path)!r}"
@@ -84,7 +84,7 @@ def named(questions: Iterable[Question | str]) -> tuple[Question, ...]: ...
 @overload
 def named(questions: Iterable[Asked | str], kind: type[Asked]) -> tuple[Asked, ...]: ...
 def named(questions: Iterable[Any], kind: type[Any] = Question) -> tuple[Any, ...]:
-    """The same questions with a name each. Raises `InvalidRequestError` where there is none, or a name stands twice."""
+    """Return the questions with an id each. Raises `InvalidRequestError` without questions or for duplicate ids."""
     every = [_checked(each, f"question {number}", kind) for number, each in enumerate(questions, 1)]
     if not every or len(every) > MOST:
         raise InvalidRequestError(f"1 to {MOST:,} questions can be asked at a time, and {len(every):,} were given.")
@@ -116,7 +116,7 @@ def _checked(row: object, where: str, kind: type[Asked]) -> Asked:
 
 
 def refused(error: ValidationError, where: str) -> InvalidRequestError:
-    """Say what is wrong with a question, by its place and its field."""
+    """Return an error for an invalid question, with its location and field."""
     problem = error.errors()[0]
     name = ".".join(str(part) for part in problem["loc"]) or "the whole line"
     return InvalidRequestError(f"{where}: {name}: {reason(dict(problem))}.")

@@ -1,4 +1,4 @@
-"""The result of a comparison: figures of both sides, preferences of the judge, times, and every pair."""
+"""The result of a comparison: figures of both sides, the judge's preferences, times, and every pair."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Pair:
     """A question with both answers.
 
     Attributes:
-        question: what was asked.
-        one: what the side that is tried gave.
-        other: what it is measured against.
-        verdict: the judge's, where one was asked.
+        question: the question.
+        one: the answer of the tested side.
+        other: the answer of the baseline.
+        verdict: the judge's verdict, if one was asked.
     """
 
     question: Question
@@ -35,22 +35,22 @@ class Pair:
 
     @property
     def differs(self) -> bool:
-        """Whether there are two answers that are not the same text."""
+        """Whether there are two answers with different texts."""
         return not self.one.failed and not self.other.failed and self.one.text != self.other.text
 
     @property
     def tokens(self) -> int:
-        """Of both answers and the judge."""
+        """The tokens of both answers and the judge."""
         return self.one.tokens + self.other.tokens + (self.verdict.tokens if self.verdict else 0)
 
     @property
     def cost_usd(self) -> float | None:
-        """Of both answers and the judge; ``None`` where a price is unknown."""
+        """The cost of both answers and the judge; ``None`` if a price is unknown."""
         return total(each.cost_usd for each in (self.one, self.other, self.verdict) if each is not None)
 
     @cached_property
     def figures(self) -> tuple[TextFigures, TextFigures]:
-        """What code tells of both texts."""
+        """The figures measured on both texts."""
         return text_figures(self.one.text, self.question), text_figures(self.other.text, self.question)
 
 
@@ -60,9 +60,9 @@ class Row:
 
     Attributes:
         name: what is measured.
-        one: mean of the side that is tried.
-        other: mean of the side that it is measured against.
-        difference: the first less the second, question by question.
+        one: mean of the tested side.
+        other: mean of the baseline.
+        difference: the first minus the second, paired by question.
         wanted: "more" or "less" where that is better, else "".
     """
 
@@ -74,7 +74,7 @@ class Row:
 
     @property
     def ahead(self) -> Literal["one", "other", ""]:
-        """The better side, where the interval of the difference leaves no doubt."""
+        """The better side, if the interval of the difference excludes 0."""
         low, high = self.difference.ends
         if not self.wanted or low <= 0 <= high:
             return ""
@@ -83,15 +83,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Preferences:
-    """How often a judge preferred which side.
+    """How often a judge preferred each side.
 
     Attributes:
         criterion: one of `CRITERIA`.
-        wins: of the side that is tried.
-        ties: no preference in one order at least.
-        flipped: preferences that turned round with the order of the answers.
-        losses: of that side.
-        rate: a win counts 1, a tie or a flipped preference a half.
+        wins: wins of the tested side.
+        ties: questions without a preference in at least one order.
+        flipped: preferences that changed with the order of the answers.
+        losses: losses of the tested side.
+        rate: win rate; a tie or a flipped preference counts as half a win.
     """
 
     criterion: str
@@ -127,15 +127,15 @@ _MEASURES: tuple[tuple[str, str, Measure], ...] = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two ways of answering, side by side.
+    """A comparison of two ways of answering.
 
     Attributes:
-        sides: names of the side that is tried, and of the one that it is measured against.
+        sides: names of the tested side and the baseline.
         models: their models and options.
         judge: the judge's model.
-        seed: of the first question.
+        seed: seed of the first question.
         pairs: every question with both answers.
-        asked: how many questions there were; more than ``pairs`` where the budget ended the comparison.
+        asked: number of questions; more than ``pairs`` if the budget ended the comparison.
     """
 
     sides: tuple[str, str]
@@ -147,12 +147,12 @@ class Comparison:
 
     @property
     def failed(self) -> tuple[int, int]:
-        """Questions that each side could not answer."""
+        """The number of questions that each side could not answer."""
         return sum(pair.one.failed for pair in self.pairs), sum(pair.other.failed for pair in self.pairs)
 
     @property
     def in_parts(self) -> tuple[Pair, ...]:
-        """The pairs that both sides answered, written by different strategies or models. Only these are compared."""
+        """The pairs that both sides answered, with different strategies or models. Only these are compared."""
         return tuple(
             pair
             for pair in self.pairs
@@ -184,7 +184,7 @@ class Comparison:
 
     @cached_property
     def time_ratio(self) -> Interval | None:
-        """Median of the time of one over that of the other, question by question; below 1 is faster."""
+        """The median ratio of the times of the tested side and the baseline; below 1 is faster."""
         ratios = [pair.one.total_s / pair.other.total_s for pair in self.in_parts if pair.other.total_s > 0]
         return interval(ratios, "median")
 
@@ -208,12 +208,12 @@ class Comparison:
 
     @cached_property
     def unread(self) -> tuple[Pair, ...]:
-        """The pairs on which the judge failed or gave a reply that names no preference; they are not counted."""
+        """The pairs on which the judge failed or named no preference; they are not counted."""
         return tuple(pair for pair in self.in_parts if pair.verdict and pair.verdict.error)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known of the judge's verdicts, a sentence each: those that flipped, those not counted."""
+        """Sentences about the judge's verdicts: those that flipped, those not counted."""
         overall = next((each for each in self.preferences if each.criterion == "overall"), None)
         said = []
         if overall and overall.flipped:
@@ -231,7 +231,7 @@ class Comparison:
         return tuple(said)
 
     def as_json(self) -> str:
-        """Everything, as JSON."""
+        """Return everything as JSON."""
         return json.dumps(self._values(), indent=1, ensure_ascii=False)
 
     def save(self, file: str | Path) -> Path:

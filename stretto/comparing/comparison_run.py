@@ -1,4 +1,4 @@
-"""Asks every question both ways, one after the other, so that neither side slows the other down."""
+"""The run of a comparison: every question is asked both ways in turn, so neither side slows down the other."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ async def compare_async(
     """Compare two ways of answering.
 
     Args:
-        questions: to both sides.
-        one: the side that is tried, for instance with ``strategy="auto"``.
-        other: the side that it is measured against, for instance with ``strategy="direct"``.
-        judge: a client whose model reads both answers blind, in both orders; without one, code alone measures.
-        seed: of the first question; each further question has the next one. ``None`` gives none.
-        budget: ends the comparison early.
-        keep: a file that holds what is done; a comparison that was interrupted goes on from it.
+        questions: the questions for both sides.
+        one: the tested side, for instance with ``strategy="auto"``.
+        other: the baseline, for instance with ``strategy="direct"``.
+        judge: a client whose model compares both answers blind, in both orders; without one, only code measures.
+        seed: seed of the first question, incremented for each further one; ``None`` sends none.
+        budget: limits at which the comparison ends early.
+        keep: a file for finished work, from which an interrupted comparison continues.
         progress: called before every step.
 
     Raises:
-        InvalidRequestError: a question or the kept file cannot be used, or both sides have one name.
+        InvalidRequestError: a question or the ``keep`` file is invalid, or both sides have the same name.
         AuthenticationError, ModelNotFoundError: no question could be answered.
     """
     every = named(questions)
@@ -61,7 +61,7 @@ async def compare_async(
         if not known and not warm:
             await _warm(one, other)
             warm = True
-        order = (one, other) if number % 2 == 0 else (other, one)  # what runs first may find a colder cache
+        order = (one, other) if number % 2 == 0 else (other, one)  # the first to run may find a colder cache
         for side in order:
             steps.next(f"{question.id} {side.name}")
             if (question.id, side.name) not in kept.samples:
@@ -74,7 +74,7 @@ async def compare_async(
             verdict = kept.verdicts.get(question.id)
             if pair.differs and verdict is None:
                 verdict = await judged(judge, question, pair.one.text, pair.other.text)
-                if not verdict.error:  # or it is asked again when the comparison goes on
+                if not verdict.error:  # otherwise asked again when the comparison continues
                     kept.add_verdict(question.id, verdict)
             pair = Pair(question, pair.one, pair.other, verdict)
         ledger.add(pair.tokens, pair.cost_usd)
@@ -101,7 +101,7 @@ def compare(
     keep: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare two strategies of one model in synchronous code; see `compare_async`, which also takes two models."""
+    """Compare two strategies of one model in synchronous code; see `compare_async`, which also accepts two models."""
 
     async def run() -> Comparison:
         async with AsyncExitStack() as clients:
@@ -119,7 +119,7 @@ def compare(
 def _described(
     questions: tuple[Question, ...], one: Side, other: Side, judge: AsyncStretto | None, seed: int | None
 ) -> dict[str, object]:
-    """What a kept file belongs to."""
+    """Return a description of the run that a file of finished work belongs to."""
     texts = "\n".join(each.model_dump_json() for each in questions)
     return {
         "questions": hashlib.sha256(texts.encode()).hexdigest()[:16],
@@ -130,7 +130,7 @@ def _described(
 
 
 async def _warm(*sides: Side) -> None:
-    """Load models and open connections, so that no question pays for it. Failures show in the questions."""
+    """Load models and open connections, to exclude that from the measured times. Failures show in the questions."""
     clients = {id(side.client): side.client for side in sides}
     for client in clients.values():
         try:

@@ -1,7 +1,7 @@
-"""What code can tell of a text: its points, their lengths, what it repeats, and whether it has the form asked for.
+"""Figures that code measures on a text: points, lengths, repetition, and whether it has the requested form.
 
-Both sides of a comparison are measured on their texts alone, so that neither is judged by what its strategy reports.
-Every function takes linear time.
+Both sides of a comparison are measured only on their texts, not on what their strategies report. Every function runs in
+linear time.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from stretto.strategies.quality.words import runs, words_of
 _MARKER = re.compile(r"(?:\d{1,2}[.)]|[-*•])[ \t]+(?=\S)|#{1,6}[ \t]+(?=\S)|\d{1,2}[、．]")
 _TITLE_ENDS = re.compile(r"\*\*|__|[:：]|[ \t][-–—][ \t]")
 RUN = 4  # words of a run that counts as repeated
-LEAK = 8  # words in a row that stand in a prompt of the library
+LEAK = 8  # words in a row that occur in a prompt of the library
 SENTENCE_TIMES, RUN_TIMES, LONG_RUN = 3, 4, 8
-SHORTEST_SENTENCE = 3  # words of a sentence that counts for a loop
+SHORTEST_SENTENCE = 3  # fewest words of a sentence that counts as a loop
 LONGEST_TITLE = 80  # characters
 
 
 @dataclass(frozen=True)
 class TextFigures:
-    """What code tells of one answer.
+    """The figures measured on one answer.
 
     Attributes:
-        words: of the whole text; a character where a script writes no spaces.
+        words: words of the whole text; characters in scripts without spaces.
         points: list entries or sections at the top level; 0 for running text.
-        points_held: the answer has as many points as the question asks for; ``None`` where it asks for no number.
-        repeated_within: share of runs of four words that stand earlier in the same point.
-        repeated_between: share of a point's runs of four words that stand in an earlier point.
-        titles_twice: points whose title an earlier point has.
-        loops: a sentence stands three times, or the same eight words stand four times.
-        leaks: eight words in a row from a prompt of the library that the question does not have.
-        language_held: the answer has the language asked for; ``True`` for texts too short to tell.
+        points_held: whether the answer has as many points as the question asks for; ``None`` if it names no number.
+        repeated_within: share of runs of four words that occur earlier in the same point.
+        repeated_between: share of a point's runs of four words that occur in an earlier point.
+        titles_twice: points with the title of an earlier point.
+        loops: whether a sentence occurs three times, or the same eight words four times.
+        leaks: whether it has eight words in a row from a prompt of the library that are not in the question.
+        language_held: whether the answer is in the expected language; ``True`` for texts too short to tell.
     """
 
     words: int
@@ -75,7 +75,7 @@ def text_figures(text: str, question: Question) -> TextFigures:
 
 
 def points_of(text: str) -> list[str]:
-    """The entries of the list that a text is, or its sections under headings; empty for running text."""
+    """Return the entries of a list, or the sections under headings; empty for running text."""
     points: list[list[str]] = []
     style: str | None = None
     for line in text.split("\n"):
@@ -94,7 +94,7 @@ def _kind(marker: str) -> str:
 
 
 def title_of(point: str) -> str:
-    """The title of a point in lower case: what stands before a colon, a dash or the end of bold text."""
+    """Return the title of a point in lower case: the text before a colon, a dash or the end of bold text."""
     line = point.partition("\n")[0][: LONGEST_TITLE + 10].removeprefix("**").removeprefix("__")
     end = _TITLE_ENDS.search(line)
     if end is None and "\n" not in point:

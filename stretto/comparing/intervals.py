@@ -1,4 +1,4 @@
-"""Means and medians with intervals, by resampling questions (percentile bootstrap, 95%)."""
+"""Means and medians with 95% confidence intervals, by resampling questions (percentile bootstrap)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 RESAMPLES = 1_000
-AT_ONCE = 1_000_000  # numbers that are drawn at once
+AT_ONCE = 1_000_000  # numbers drawn at once
 SEED = 20231
 FEWEST = 5
-"""Questions below which there is no interval: resampling so few gives one that is too narrow."""
+"""The number of questions below which there is no interval: resampling so few makes it too narrow."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value, and where it lies in 95 of 100 resamplings of the questions.
+    """A value with its interval in 95% of the resamplings of the questions.
 
     Attributes:
-        value: over all questions.
+        value: the value over all questions.
         low: lower end; ``None`` below `FEWEST` questions.
         high: upper end; likewise.
-        questions: how many there were.
+        questions: number of questions.
     """
 
     value: float
@@ -32,21 +32,21 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends; those of all numbers where too few questions tell nothing."""
+        """Both ends; infinite if there are too few questions."""
         return (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
 
     def shown(self, form: str) -> str:
-        """The value with its interval, written in this format."""
+        """Format the value with its interval."""
         if self.low is None or self.high is None:
             return f"{self.value:{form}}"
         return f"{self.value:{form}} ({self.low:{form}} to {self.high:{form}})"
 
 
 def interval(values: Sequence[float], of: Literal["mean", "median"] = "mean") -> Interval | None:
-    """The mean or median with its interval; ``None`` without values. The same values give the same interval."""
+    """Return the mean or median with its interval; ``None`` without values. Deterministic."""
     if not values:
         return None
-    import numpy as np  # noqa: PLC0415 - where it is first used
+    import numpy as np  # noqa: PLC0415 - imported on first use
 
     given = np.asarray(values, dtype=np.float64)
     statistic = np.mean if of == "mean" else np.median

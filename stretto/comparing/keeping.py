@@ -1,6 +1,6 @@
-"""What a run over many questions has so far, in a file: one that was interrupted goes on where it ended.
+"""Files with the finished work of a run over many questions, from which an interrupted run continues.
 
-Such a file is known by its first line. No other file is read as one, and none is written over.
+The first line identifies such a file. No other file is read as one or overwritten.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from stretto.comparing.question_sampling import Sample
 from stretto.strategies.structured.bare_json import read_json
 from stretto.values.errors import InvalidRequestError
 
-FORM = 2  # of the file
+FORM = 2  # version of the file format
 ENDING = ".kept.jsonl"
-"""Of the file beside a report."""
+"""Suffix of the file next to a report."""
 AnySample = TypeVar("AnySample", bound=Sample)
 
 
 class Kept(Generic[AnySample]):
-    """Samples and verdicts by question, each written to the file as soon as it is there.
+    """Samples and verdicts by question, each written to the file at once.
 
     Args:
         file: JSON Lines; ``None`` keeps nothing.
-        described: what is asked of whom. A file of another run is refused.
-        kind: of the samples.
-        run: what the run is called.
+        described: a description of the run. A file of a different run is rejected.
+        kind: class of the samples.
+        run: name of the run.
 
     Raises `InvalidRequestError`.
     """
@@ -51,12 +51,12 @@ class Kept(Generic[AnySample]):
             self._write(self._head)
 
     def add_sample(self, question: Question, side: str, sample: AnySample) -> None:
-        """Keep what a side gave for a question."""
+        """Store a side's answer to a question."""
         self.samples[question.id, side] = sample
         self._write({"question": question.id, "side": side, "sample": sample.model_dump(mode="json")})
 
     def add_verdict(self, key: str, verdict: JudgeVerdict) -> None:
-        """Keep what the judge prefers; the key is the question's id, or begins with it."""
+        """Store a judge's verdict; the key is the question's id, or begins with it."""
         self.verdicts[key] = verdict
         self._write({"question": key, "verdict": verdict.model_dump(mode="json")})
 
@@ -76,7 +76,7 @@ class Kept(Generic[AnySample]):
             why = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise InvalidRequestError(f"{str(file)!r} cannot be read: {why}.") from None
         lines = text.split("\n")
-        torn = lines.pop()  # empty, unless the program ended in the middle of a line
+        torn = lines.pop()  # empty, unless the program was interrupted in the middle of a line
         if not lines and json.dumps(self._head, ensure_ascii=False).startswith(torn):
             file.write_text("", encoding="utf-8")
             self._write(self._head)
@@ -105,7 +105,7 @@ class Kept(Generic[AnySample]):
 
 
 def _read_row(line: str) -> dict[str, Any]:
-    """The object of a line; an empty one where there is none."""
+    """Return the object on a line; an empty one if there is none."""
     try:
         row = read_json(line)
     except (ValueError, RecursionError):

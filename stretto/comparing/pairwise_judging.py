@@ -1,7 +1,7 @@
-"""A judge's preference between two answers, which it reads without knowing who wrote them, in both orders.
+"""A judge's preference between two answers, read blind and in both orders.
 
-The criteria are those by which the project's own answers were read (``docs/quality.md``). A judge prefers what it reads
-first more often than it should, so each pair is shown twice, and a preference counts only if both readings agree.
+The criteria are those of the project's own evaluation (``docs/quality.md``). Judges are biased towards the answer they
+read first, so each pair is shown twice, and a preference counts only if both readings agree.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OVERALL = CRITERIA[-1:]
 Choice = Literal["one", "other", "tie"]
 Preference = Literal["one", "other", "tie", "flipped"]
 MOST_TOKENS = 600  # of a reply
-LONGEST_WHY, LONGEST_QUOTE = 600, 80  # characters of a reply that are kept
+LONGEST_WHY, LONGEST_QUOTE = 600, 80  # characters of a reply that are stored
 
 _OTHER_NAMES = {
     **dict.fromkeys(("prioritization", "priorities"), "prioritisation"),
@@ -62,14 +62,14 @@ _DECORATION = re.compile(r"[\"'*_`|\s]+")
 
 
 class JudgeReading(BaseModel):
-    """What a judge said when it read two answers in one order.
+    """A judge's reply to two answers in one order.
 
     Attributes:
-        first: the answer that it read first, as A.
-        preferences: by criterion; those that its reply does not tell are missing.
-        strength: of the overall preference, "clear" or "slight"; empty where it does not say.
-        why: its reason, in which A is the answer that it read first.
-        error: why it counts for nothing: the call failed, or the reply tells no overall preference.
+        first: the answer shown first, as A.
+        preferences: preferences by criterion, without those missing from its reply.
+        strength: strength of the overall preference, "clear" or "slight"; empty if not given.
+        why: its reason, in which A is the answer shown first.
+        error: why it is not counted: the call failed, or the reply names no overall preference.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -82,12 +82,12 @@ class JudgeReading(BaseModel):
 
 
 class JudgeVerdict(BaseModel):
-    """What a judge prefers, having read two answers in both orders.
+    """A judge's preferences between two answers after reading both orders.
 
     Attributes:
         readings: one for each order.
-        tokens: read and written for them.
-        cost_usd: what the judge cost; ``None`` where its price is unknown.
+        tokens: tokens read and written for them.
+        cost_usd: cost of the judge; ``None`` if its price is unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -96,10 +96,10 @@ class JudgeVerdict(BaseModel):
     tokens: int = 0
     cost_usd: float | None = None
 
-    @computed_field  # type: ignore[prop-decorator]  # pydantic's own way; mypy knows no decorated properties
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic recommends; mypy does not support decorated properties
     @property
     def preferences(self) -> dict[str, Preference]:
-        """By criterion, those that both readings tell: "flipped" where each order has another answer ahead."""
+        """The preferences in both readings by criterion; "flipped" if the two orders contradict each other."""
         if len(self.readings) != len(_ORDERS):
             return {}
         one, other = (each.preferences for each in self.readings)
@@ -107,7 +107,7 @@ class JudgeVerdict(BaseModel):
 
     @property
     def error(self) -> str:
-        """Why there is no overall preference; empty where there is one."""
+        """Why there is no overall preference; empty if there is one."""
         return next((each.error for each in self.readings if each.error), "")
 
 
@@ -123,7 +123,7 @@ def _agreed(one: Choice, other: Choice) -> Preference:
 async def judge(
     client: AsyncStretto, question: Question, one: str, other: str, criteria: Sequence[str] = CRITERIA
 ) -> JudgeVerdict:
-    """Ask a judge about two answers, in both orders at the same time. Raises what would fail for every pair alike."""
+    """Ask a judge about two answers, in both orders concurrently. Raises errors that would affect every pair."""
     readings: dict[str, JudgeReading] = {}
     spent: list[tuple[int, float | None]] = []
     hopeless: list[StrettoError] = []
@@ -161,7 +161,7 @@ async def judge(
 
 
 def _messages(question: str, texts: tuple[str, str], criteria: Sequence[str]) -> tuple[Message, Message]:
-    """The rules, and the material between marks that cannot be guessed, so that no answer can close its own."""
+    """Return the rules, and the material between unguessable markers, so that no answer can close its own."""
     template = files("stretto.comparing").joinpath("judge.md").read_text("utf-8")
     filled = Template(template).substitute(
         mark=secrets.token_hex(6),
@@ -176,7 +176,7 @@ def _messages(question: str, texts: tuple[str, str], criteria: Sequence[str]) ->
 
 
 def _schema(criteria: Sequence[str]) -> dict[str, Any]:
-    """Of a reply, for servers that hold a model to one; the reason comes first, so that it is given before it."""
+    """Return the schema of a reply, for servers that enforce one; the reason precedes the verdicts."""
     choices = {name: ["A", "B", "tie"] for name in criteria} | {"strength": ["clear", "slight"]}
     listed = {name: {"type": "string", "enum": values} for name, values in choices.items()}
     names = ["why", *criteria, "strength"]
@@ -185,9 +185,9 @@ def _schema(criteria: Sequence[str]) -> dict[str, Any]:
 
 
 def reading_of(text: str, first: Literal["one", "other"], criteria: Sequence[str] = CRITERIA) -> JudgeReading:
-    """Read a judge's reply: JSON, with words around it or cut off, or a line for each criterion.
+    """Parse a judge's reply: JSON, possibly truncated or surrounded by text, or one line per criterion.
 
-    A criterion for which it says two different things is left out.
+    Criteria with contradictory verdicts are left out.
     """
     sides: dict[str, Choice] = {"a": first, "b": "other" if first == "one" else "one"}
     sides |= {"first": sides["a"], "second": sides["b"]}
@@ -217,7 +217,7 @@ def _choice(said: str, sides: dict[str, Choice]) -> Choice | None:
 
 
 def _said(text: str) -> Iterator[tuple[str, str]]:
-    """What the reply says, by name."""
+    """Yield the fields of a reply by name."""
     values = [read_json(each) for each in json_in(text)]
     entries = [entry for value in values if isinstance(value, dict) for entry in _entries(value)]
     yield from entries or _lines(text)
@@ -238,7 +238,7 @@ def _entries(value: dict[str, Any], within: str = "") -> Iterator[tuple[str, str
 
 
 def _lines(text: str) -> Iterable[tuple[str, str]]:
-    for line in re.split(r"\n|,\s*(?=\")", text):  # JSON that was cut off may be one line
+    for line in re.split(r"\n|,\s*(?=\")", text):  # truncated JSON may be a single line
         if found := _LINE.match(line[: LONGEST_WHY * 2]):
             yield _name(found["name"]), found["said"]
 

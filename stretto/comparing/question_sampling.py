@@ -1,4 +1,4 @@
-"""One side of a comparison, and what it gave for one question."""
+"""One side of a comparison, and its answer to one question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stretto.values.errors import (
 )
 
 HOPELESS = (AuthenticationError, MissingDependencyError, ModelNotFoundError, SettingsError, UnknownStrategyError)
-"""What would fail for every question alike."""
+"""Errors that would affect every question."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Side:
     """A way of answering.
 
     Attributes:
-        name: in tables and on the page.
-        client: answers; its model and settings belong to this side.
+        name: its name in tables and on the page.
+        client: the client that answers, with this side's model and settings.
         options: arguments of `AsyncStretto.ask`, such as ``strategy``.
     """
 
@@ -41,7 +41,7 @@ class Side:
 
     @property
     def described(self) -> str:
-        """Its model and options, to tell one comparison from another."""
+        """Its model and options, to distinguish comparisons."""
         options = ", ".join(f"{name}={value!r}" for name, value in sorted(self.options.items()))
         return f"{self.client.backends['main'].name}: {options}"
 
@@ -50,18 +50,18 @@ class Sample(BaseModel):
     """The answer of one side to one question.
 
     Attributes:
-        text: what it says.
-        strategy: how it was written in the end.
+        text: the text.
+        strategy: how it was actually written.
         reason: why.
-        finish_reason: how it ended; "failed" where there is no answer.
-        warnings: of the answer, or the error.
+        finish_reason: how it ended; "failed" if there is no answer.
+        warnings: the warnings of the answer, or the error.
         total_s: seconds to its end.
         first_text_s: seconds to its first text.
-        prompt_tokens: read for it.
-        completion_tokens: written for it, discarded ones included.
-        calls: to the model.
-        cost_usd: in US dollars; ``None`` where the price is unknown.
-        cut_parts: parts that failed or reached their limit.
+        prompt_tokens: prompt tokens read.
+        completion_tokens: tokens generated, including discarded ones.
+        calls: number of calls to the model.
+        cost_usd: cost in US dollars; ``None`` if the price is unknown.
+        cut_parts: number of parts that failed or reached their limit.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -81,7 +81,7 @@ class Sample(BaseModel):
 
     @property
     def tokens(self) -> int:
-        """Read and written."""
+        """The tokens read and written."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
@@ -91,7 +91,7 @@ class Sample(BaseModel):
 
     @classmethod
     def of(cls, answer: Answer) -> Sample:
-        """The figures of an answer."""
+        """Create a sample from an answer."""
         return cls(
             text=answer.text,
             strategy=answer.strategy or answer.route.strategy,
@@ -109,14 +109,14 @@ class Sample(BaseModel):
 
 
 async def sample(side: Side, question: Question, seed: int | None) -> Sample:
-    """Ask one side. A question that fails is a failed sample; raises what would fail for every question alike."""
+    """Ask one side. A failed question gives a failed sample; raises errors that would affect every question."""
     options = dict(side.options)
     if question.documents:
         options["documents"] = question.documents
     if seed is not None:
         options["seed"] = seed
     try:
-        with asked_for(UNKNOWN):  # or a local model would draft this answer from the other side's
+        with asked_for(UNKNOWN):  # otherwise a local model would draft this answer from the other side's
             return Sample.of(await side.client.ask(question.question, **options))
     except HOPELESS:
         raise

@@ -1,4 +1,4 @@
-"""The templates of every prompt the library sends, as files, and the catalogue to list, show and override them.
+"""The templates of all prompts that the library sends, as files, and a catalogue to list, show and override them.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,8 +1,7 @@
 """Prompt templates by family, version and name; a folder of the user overrides those of the package.
 
-A template is a text file: a line with its purpose, then parts headed ``--- system ---`` or ``--- user ---``.
-``$name`` is a placeholder (`string.Template`): values are never read as templates, and the braces of JSON need no
-escape.
+A template is a text file: a line with its purpose, then parts headed ``--- system ---`` or ``--- user ---``. ``$name``
+is a placeholder (`string.Template`): values are never parsed as templates, and braces in JSON need no escaping.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from stretto.values.request import Message, Role
 _PART = re.compile(r"^--- (system|user|assistant) ---\n", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\$(?:\w+|\{\w+\}|\$)")
 GENERAL = "general"
-SMALL = "small"  # models of up to about two billion parameters, which imitate forms instead of following rules
-POCKET = "pocket"  # of the embedded model, which was trained on these texts as they are
+SMALL = "small"  # models of up to about two billion parameters, which imitate examples instead of following rules
+POCKET = "pocket"  # the embedded model, which was trained on exactly these texts
 
 
 SMALL_BELOW = 2_000_000_000
-"""Parameters below which a model gets the prompts of ``small``."""
+"""The number of parameters below which a model gets the prompts of ``small``."""
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d{1,2})?) ?([mb])(?![a-z0-9])")
 _UNIT = {"m": 1_000_000, "b": 1_000_000_000}
 
@@ -40,11 +39,11 @@ class Template:
     """One prompt template.
 
     Attributes:
-        family: of models that it is written for.
-        version: of the prompts.
-        name: as strategies ask for it.
-        purpose: what the call is for, as one line.
-        text: the messages with their placeholders, as the file has them.
+        family: the family of models that it is for.
+        version: the version of the prompts.
+        name: the name that strategies use.
+        purpose: the purpose of the call, in one line.
+        text: the messages with their placeholders, as in the file.
         source: the file.
     """
 
@@ -69,7 +68,7 @@ class Template:
 
     @cached_property
     def wordings(self) -> tuple[str, ...]:
-        """Its own words: the pieces of its text between the placeholders."""
+        """The pieces of its text between the placeholders."""
         return tuple(piece for _, text in self.parts for piece in _PLACEHOLDER.split(text.template) if piece.strip())
 
     def messages(self, **values: str) -> tuple[Message, ...]:
@@ -85,7 +84,7 @@ class Template:
 
 
 def _squeezed(text: _Text, values: Mapping[str, str]) -> _Text:
-    """The template without the blank lines that empty values would leave; blank lines within values stay."""
+    """Remove the blank lines that empty values would leave in a template; blank lines within values are kept."""
     empty = [name for name in text.get_identifiers() if values.get(name) == ""]
     if not empty:
         return text
@@ -95,7 +94,7 @@ def _squeezed(text: _Text, values: Mapping[str, str]) -> _Text:
 
 
 class Catalogue:
-    """All templates. A family without a template of some name uses that of ``general``."""
+    """All templates. A family that lacks a template uses that of ``general``."""
 
     def __init__(self, overrides: Path | str | None = None) -> None:
         self._folders: list[Path | Traversable] = [files("stretto.prompts").joinpath("templates")]
@@ -112,7 +111,7 @@ class Catalogue:
         return iter(self._templates.values())
 
     def get(self, name: str, family: str = GENERAL, version: str | None = None) -> Template:
-        """The template of that name for a family (else for ``general``), in its newest version by default."""
+        """Return a template by name for a family (else for ``general``), in the latest version by default."""
         for candidate in dict.fromkeys((family, GENERAL)):
             versions = [
                 template
@@ -126,12 +125,12 @@ class Catalogue:
 
     @cached_property
     def overrides(self) -> str:
-        """Tells these templates from others by the texts that replace the library's; empty without any."""
+        """A fingerprint of the texts that override the library's; empty without any."""
         own = "".join(each.text for each in self if any(each.source.startswith(str(at)) for at in self._folders[1:]))
         return hashlib.sha256(own.encode()).hexdigest()[:16] if own else ""
 
     def check_family(self, family: str) -> None:
-        """Raise `SettingsError` for a family that has no templates."""
+        """Raise `SettingsError` for a family without templates."""
         known = sorted({family for family, _, _ in self._templates})
         if family not in known:
             raise SettingsError(
@@ -170,18 +169,18 @@ def _age(version: str) -> tuple[int, str]:
 
 
 def parameters_in(name: str) -> int | None:
-    """The parameters of a model by its name, as in "SmolLM2-135M-Instruct"; ``None`` if the name does not tell."""
+    """Parse a model's number of parameters from its name, as in "SmolLM2-135M-Instruct"; ``None`` if missing."""
     name = re.sub(r"[-_/:]", " ", name[:200].casefold())
     sizes = [float(number) * _UNIT[unit] for number, unit in _SIZE.findall(name)]
     return int(max(sizes)) if sizes else None
 
 
 def family_of(name: str = "", parameters: int | None = None) -> str:
-    """The family of prompts for a model of this name or size; ``general`` where the size is not known."""
+    """Return the prompt family for a model of this name or size; ``general`` if the size is unknown."""
     size = parameters or parameters_in(name)
     return SMALL if size is not None and size < SMALL_BELOW else GENERAL
 
 
 def family_for(own: str, named: str | None) -> str:
-    """The family of prompts that a model gets: the one ``named`` or measured for it, else its ``own``."""
+    """Return the prompt family of a model: the one ``named`` or measured for it, else its ``own``."""
     return own if named is None or own == POCKET else named  # pocket was trained on its own prompts
