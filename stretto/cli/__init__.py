@@ -3,8 +3,8 @@
 Private: not part of the public API, and may change at any time.
 """
 
-_PACKAGES = {"typer", "rich", "click"}  # of the extra cli
-_EXTRAS = {"chat": "chat", "serve": "server"}  # what brings cli along
+_PACKAGES = {"typer", "rich", "click"}  # packages of the extra cli
+_EXTRAS = {"chat": "chat", "serve": "server"}  # extras that include cli
 
 
 def main() -> None:
@@ -24,6 +24,6 @@ def main() -> None:
         what = f"stretto {command}" if command else "The command stretto"
         print(f"error: {missing(what, error.name, _EXTRAS.get(command, 'cli'))}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:  # while modules are imported; later ones are dealt with by the command
+    except KeyboardInterrupt:  # during imports; later ones are handled by the command
         print("interrupted", file=sys.stderr)
         sys.exit(130)

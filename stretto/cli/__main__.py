@@ -1,4 +1,4 @@
-"""``python -m stretto.cli``: the program where its script is not on the path."""
+"""``python -m stretto.cli``: the program if its script is not on the path."""
 
 from stretto.cli import main
 

@@ -1,4 +1,4 @@
-"""Answers kept in an SQLite file, once somebody has switched that on: written by `ask` and `chat`, read by `logs`."""
+"""An opt-in SQLite store of answers: written by `ask` and `chat`, read by `logs`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stretto.values.errors import StrettoError
 if TYPE_CHECKING:
     from stretto.values.answer import Answer
 
-WAIT_S = 5.0  # for another program that is writing
+WAIT_S = 5.0  # for another program to finish writing
 _COLUMNS = "id, asked_at, model, strategy, question, text, seconds, usd"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -37,7 +37,7 @@ END;
 
 @dataclass(frozen=True)
 class Kept:
-    """One answer of the file; ``asked_at`` is ISO 8601 in UTC, ``usd`` is ``None`` where the cost is unknown."""
+    """One stored answer; ``asked_at`` is ISO 8601 in UTC, ``usd`` is ``None`` where the cost is unknown."""
 
     id: int
     asked_at: str
@@ -50,15 +50,15 @@ class Kept:
 
 
 def store_file() -> Path:
-    """Where answers are kept: ``$STRETTO_LOGS``, else the user's data folder."""
+    """Return the path of the store: ``$STRETTO_LOGS``, else in the user's data folder."""
     named = os.environ.get("STRETTO_LOGS")
     return Path(named).expanduser() if named else user_data_path("stretto") / "answers.db"
 
 
 class AnswerStore:
-    """The file of kept answers. Only its owner may read it.
+    """The file of stored answers, readable by its owner only.
 
-    Its ``user_version`` says whether answers are being kept: 1 while they are, 0 otherwise.
+    Its ``user_version`` is 1 while answers are being stored, else 0.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -66,14 +66,14 @@ class AnswerStore:
 
     @property
     def on(self) -> bool:
-        """Whether answers are being kept."""
+        """Whether answers are being stored."""
         if not self.file.is_file():
             return False
         with self._open() as opened:
             return bool(opened.execute("PRAGMA user_version").fetchone()[0])
 
     def switch(self, *, on: bool) -> None:
-        """Keep answers from now on, or no longer. Those that are kept stay."""
+        """Start or stop storing answers. Stored ones remain."""
         if not on and not self.file.exists():
             return
         with _errors_naming(self.file):
@@ -84,7 +84,7 @@ class AnswerStore:
             opened.execute(f"PRAGMA user_version = {int(on)}")
 
     def add(self, question: str, answer: Answer) -> None:
-        """Keep an answer, if that is switched on."""
+        """Store an answer, if switched on."""
         if not self.on:
             return
         row = (
@@ -102,23 +102,23 @@ class AnswerStore:
             opened.execute(f"INSERT INTO answers({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - fixed
 
     def latest(self, most: int) -> Sequence[Kept]:
-        """The newest answers, the newest first."""
+        """Return the latest answers, newest first."""
         return self._select(f"SELECT {_COLUMNS} FROM answers ORDER BY id DESC LIMIT ?", most)  # noqa: S608 - fixed
 
     def search(self, words: str, most: int) -> Sequence[Kept]:
-        """Answers in whose question or text all these words stand, the best first."""
+        """Return the answers whose question and text contain all these words, best matches first."""
         query = " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
         columns = ", ".join(f"answers.{name.strip()}" for name in _COLUMNS.split(","))
         found = f"SELECT {columns} FROM words JOIN answers ON answers.id = words.rowid WHERE words MATCH ?"  # noqa: S608 - fixed
         return self._select(f"{found} ORDER BY rank LIMIT ?", query, most) if query else ()
 
     def get(self, number: int) -> Kept | None:
-        """One answer; ``None`` where there is none of this number."""
+        """Return an answer by number; ``None`` if there is none."""
         found = self._select(f"SELECT {_COLUMNS} FROM answers WHERE id = ?", number)  # noqa: S608 - fixed
         return found[0] if found else None
 
     def whole(self, number: int) -> str | None:
-        """An answer as JSON, with its branches and times."""
+        """Return the complete answer as JSON, with its branches and times."""
         if not self.file.is_file():
             return None
         with self._open() as opened:
@@ -126,7 +126,7 @@ class AnswerStore:
         return None if row is None else str(row[0])
 
     def delete(self, number: int | None = None) -> int:
-        """Remove one answer, or all. Returns how many were removed; nothing of them stays in the file."""
+        """Delete one answer or all, and return how many. Nothing of them remains in the file."""
         if not self.file.is_file():
             return 0
         with self._open() as opened:
@@ -150,7 +150,7 @@ class AnswerStore:
 
 @contextmanager
 def _errors_naming(file: Path) -> Iterator[None]:
-    """Say which file an error is about, and what to do."""
+    """Add the file and a remedy to errors."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:

@@ -68,12 +68,12 @@ def stretto(
 
 
 def run(open_client: Opener | None = None) -> None:
-    """Run the program. ``open_client`` makes its clients, with the arguments of `AsyncStretto`."""
+    """Run the program. ``open_client`` creates its clients, with the arguments of `AsyncStretto`."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not end the answer
+            stream.reconfigure(errors="replace")  # a character that the terminal cannot show must not abort the answer
     prepare(os.environ)
-    silence()  # each command shows what it waits for
+    silence()  # each command shows its own progress
     if level := os.environ.get("STRETTO_LOG"):
         from stretto.observe.structured_logs import log_json  # noqa: PLC0415 - keeps `stretto --help` light
 
@@ -85,5 +85,5 @@ def run(open_client: Opener | None = None) -> None:
     try:
         app(spelled_out(sys.argv[1:]), obj=open_client, prog_name="stretto")
     finally:
-        if "triton" not in sys.modules:  # its bindings would tell people what is left at the end
-            gc.freeze()  # or the interpreter, on its way out, would search all of torch for garbage: a second
+        if "triton" not in sys.modules:  # its bindings would report leaks at exit
+            gc.freeze()  # else the interpreter would garbage-collect all of torch at exit, which takes a second

@@ -1,4 +1,4 @@
-"""Where a command gets its client from, and its question."""
+"""The client and the question of a command."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Opener = Callable[..., "AsyncStretto"]
 
 
 def opener_of(context: typer.Context) -> Opener:
-    """What makes the clients of this run: `AsyncStretto`, unless the caller of the program gave another."""
+    """Return the factory of clients for this run: `AsyncStretto`, unless `run` was given another."""
     given: Any = context.obj
     if given is not None:
-        return given  # type: ignore[no-any-return]  # typer's context holds anything
+        return given  # type: ignore[no-any-return]  # typer's context can contain anything
     from stretto.client.async_client import AsyncStretto  # noqa: PLC0415 - keeps `stretto --help` light
 
     return AsyncStretto
@@ -39,9 +39,9 @@ def open_client(
     roles: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncStretto:
-    """Make the client of a command; ``local`` are settings of local models, ``roles`` what `models_of` gives.
+    """Create the client of a command; ``local`` are settings for local models, ``roles`` the result of `models_of`.
 
-    ``settings`` are for any model.
+    ``settings`` apply to all models.
 
     Raises `StrettoError`.
     """
@@ -50,7 +50,7 @@ def open_client(
 
 
 def models_of(roles: Sequence[tuple[str, str]] | None) -> dict[str, str]:
-    """The models beside the main one by their roles. Raises `SettingsError` for a role that is given twice."""
+    """Return the models other than the main one by role. Raises `SettingsError` for a duplicate role."""
     models: dict[str, str] = {}
     for role, model in roles or ():
         if role in models:
@@ -60,9 +60,9 @@ def models_of(roles: Sequence[tuple[str, str]] | None) -> dict[str, str]:
 
 
 def local_opener(open_: Opener, local: Mapping[str, Any] | None, **settings: Any) -> Opener:
-    """The same opener with settings for local models; it raises `SettingsError` where it opens none.
+    """Return an opener with settings for local models; it raises `SettingsError` if no model is local.
 
-    ``settings`` are for any model; those that are ``None`` count as not given.
+    ``settings`` apply to all models; ``None`` counts as missing.
     """
     settings = {name: value for name, value in settings.items() if value is not None}
     if not local and not settings:
@@ -79,18 +79,18 @@ def local_opener(open_: Opener, local: Mapping[str, Any] | None, **settings: Any
 
 
 def key_in(variable: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The key that a variable of the environment holds. Raises `SettingsError` where it is not set."""
+    """Return the API key in an environment variable. Raises `SettingsError` if it is not set."""
     if variable is None:
         return None
     key = environ.get(variable, "").strip()
     if not key:
-        # The value is not repeated: somebody may have given the key itself.
+        # The value is not shown: it may be the key itself.
         raise SettingsError("--key-variable names no variable that is set. Give the name of one, not the key itself.")
     return key
 
 
 def question_of(words: Sequence[str] | None) -> str:
-    """The question from the arguments, with the text from a pipe below it. Raises `InvalidRequestError`."""
+    """Return the question from the arguments, followed by piped text. Raises `InvalidRequestError`."""
     asked = " ".join(words or ()).strip()
     piped = _piped()
     if not asked and not piped.strip():
@@ -99,16 +99,16 @@ def question_of(words: Sequence[str] | None) -> str:
 
 
 def _piped() -> str:
-    """What a pipe or a file on standard input holds; nothing where it is a terminal, a device or a socket."""
+    """Read standard input if it is a pipe or a file; empty for a terminal, a device or a socket."""
     stream = sys.stdin
     if stream is None or stream.closed or stream.isatty():
         return ""
     try:
         kind = os.fstat(stream.fileno()).st_mode
-    except (OSError, ValueError):  # a stream without a file behind it, as in tests
+    except (OSError, ValueError):  # a stream without a file descriptor, as in tests
         return stream.read()
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
-        return ""  # services hold a socket or a device open here that would never end
+        return ""  # services keep a socket or a device open here that would never end
     from stretto.documents.encoding import decoded  # noqa: PLC0415 - keeps `stretto --help` light
 
     try:

@@ -1,4 +1,4 @@
-"""What typer's completion lacks: names with a colon in bash, the first TAB of a zsh, long descriptions."""
+"""Fixes for typer's completion: names with a colon in bash, the first TAB in zsh, long descriptions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ _FIRST_TAB = """
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
   %(complete_func)s "$@"
 fi"""
-_taken = [""]  # what stands before the cursor already and must not be offered again
+_taken = [""]  # the text before the cursor that must not be offered again
 
 
 def prepare(environ: MutableMapping[str, str]) -> None:
-    """Make ready for what a shell asks, and for what is put into its start-up files."""
+    """Prepare for completion requests from a shell, and for the scripts installed into its start-up files."""
     _answer_the_first_tab()
     if ASKED in environ:
-        environ["COLUMNS"] = "1000"  # a description is one line: fish takes the next for another completion
+        environ["COLUMNS"] = "1000"  # keeps descriptions on one line: fish takes the next line for another completion
     if environ.get(ASKED) == "complete_bash" and "COMP_WORDS" in environ:
         _join_at_colons(environ)
 
 
 def _answer_the_first_tab() -> None:
-    with suppress(ImportError, AttributeError, KeyError):  # a typer that keeps its scripts elsewhere: TAB twice, then
-        from typer import _completion_shared as shared  # noqa: PLC0415 - private, so it may be gone
+    with suppress(ImportError, AttributeError, KeyError):  # a typer version with its scripts elsewhere: TAB twice, then
+        from typer import _completion_shared as shared  # noqa: PLC0415 - private, so it may be missing
 
-        script = shared._completion_scripts["zsh"]  # typer has no public way to its scripts
+        script = shared._completion_scripts["zsh"]  # typer has no public access to its scripts
         shared._completion_scripts["zsh"] = script.removesuffix(_FIRST_TAB) + _FIRST_TAB
 
 
 def _join_at_colons(environ: MutableMapping[str, str]) -> None:
-    """Put together the words that bash took apart at colons: to it, one ends a word, and it replaces the rest only."""
+    """Rejoin the words that bash split at colons: it ends a word at each, and replaces only the rest."""
     words, at = _joined(environ["COMP_WORDS"].split("\n"), int(environ.get("COMP_CWORD") or 0))
     if at < len(words):
         before, colon, words[at] = words[at].rpartition(":")
@@ -42,7 +42,7 @@ def _join_at_colons(environ: MutableMapping[str, str]) -> None:
 
 
 def completions(names: Sequence[str], incomplete: str) -> list[str]:
-    """How these names go on from what was typed; behind a colon that the shell stands at, only what follows it."""
+    """Return the names that complete the typed text; after a colon that splits words, only the part that follows it."""
     taken = _taken[0]
     return [rest for name in names if name.startswith(taken + incomplete) and (rest := name.removeprefix(taken))]
 

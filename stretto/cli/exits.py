@@ -1,4 +1,4 @@
-"""Exit codes, and every error as one line on standard error."""
+"""Exit codes, and errors as one line on standard error."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from stretto.values.answer import Answer
 
 PATIENCE_S = 1.0
-"""How long an interrupted program may take to clean up."""
+"""Seconds that an interrupted program may take to clean up."""
 
 LATE_S = 0.2
-"""The same for one that has passed its deadline."""
+"""The same for a program that has exceeded its deadline."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Exit(IntEnum):
-    """What the program's exit code says."""
+    """The exit codes of the program."""
 
     OK = 0
     FAILED = 1
@@ -54,12 +54,12 @@ MEANINGS = {
 
 
 def exit_of_answer(answer: Answer) -> Exit:
-    """Whether all of the answer is there."""
+    """Return the exit code for an answer, complete or not."""
     return Exit.OK if answer.finish_reason in {"stop", "nothing_found"} else Exit.INCOMPLETE
 
 
 def exit_of_error(error: Exception) -> Exit:
-    """The exit code that an error of the library stands for."""
+    """Return the exit code for an error of the library."""
     match error:
         case errors.AuthenticationError():
             return Exit.AUTHENTICATION
@@ -76,15 +76,15 @@ def exit_of_error(error: Exception) -> Exit:
 
 
 def complain(message: object) -> None:
-    """Say what went wrong in one line on standard error."""
+    """Print an error as one line on standard error."""
     typer.echo(f"error: {one_line(in_options(str(message)))}", err=True)
 
 
 @contextmanager
 def leaving_within(seconds: float, code: Exit, error: Exception | None = None) -> Iterator[None]:
-    """End the process after so long, whatever it is doing: the loading of a model cannot be stopped otherwise.
+    """End the process after ``seconds``, whatever it is doing: loading a model cannot be stopped otherwise.
 
-    ``error`` is said first.
+    ``error`` is printed first.
     """
 
     def leave() -> None:
@@ -104,14 +104,14 @@ def leaving_within(seconds: float, code: Exit, error: Exception | None = None) -
 
 
 def _drop_output() -> None:
-    """Let what was not written yet go nowhere: Python would complain once more when it flushes on its way out."""
+    """Discard unwritten output: Python would report the error again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _output_fails() -> bool:
-    """Whether it was the output that failed: what could not be written is kept, and fails once more.
+    """Return whether the output failed: unwritten text stays in the buffer, so flushing fails again.
 
-    Without a buffer (``PYTHONUNBUFFERED``) nothing is kept, and the output is the likeliest.
+    Without a buffer (``PYTHONUNBUFFERED``), the output is assumed to have failed.
     """
     try:
         sys.stdout.flush()
@@ -121,7 +121,7 @@ def _output_fails() -> bool:
 
 
 def reporting(command: Callable[P, R]) -> Callable[P, R]:
-    """Let a command end with the right code and one line instead of a traceback."""
+    """Decorate a command to end with the right exit code and one line instead of a traceback."""
 
     @functools.wraps(command)
     def reported(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -131,12 +131,12 @@ def reporting(command: Callable[P, R]) -> Callable[P, R]:
             typer.echo("interrupted", err=True)
             raise typer.Exit(Exit.INTERRUPTED) from None
         except (BrokenPipeError, SystemExit) as error:
-            # rich turns a broken pipe into an exit with 1, which has another meaning here.
+            # rich turns a broken pipe into exit code 1, which has another meaning here.
             if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
                 raise
             _drop_output()
             raise typer.Exit(Exit.OUTPUT_CLOSED) from None
-        except errors.StrettoError as error:  # before errors of the system: one that is too late is one of them
+        except errors.StrettoError as error:  # before OSError, a base class of the one for deadlines
             complain(error)
             raise typer.Exit(exit_of_error(error)) from None
         except OSError as error:

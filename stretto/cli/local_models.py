@@ -1,4 +1,4 @@
-"""The options of commands for a model in this process: each is written here once, for every command that has it."""
+"""Command options for models in this process, defined once for all commands."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def complete_quantize(incomplete: str) -> list[str]:
-    """Values of ``--quantize``."""
+    """Complete the values of ``--quantize``."""
     from stretto.local_engine.model.loading.source import QUANTIZE  # noqa: PLC0415 - keeps `stretto --help` light
 
     return [name for name in QUANTIZE if name.startswith(incomplete)]
 
 
 def complete_long_context(incomplete: str) -> list[str]:
-    """Ways to read prompts that are longer than the window."""
+    """Complete the values of ``--long-context``."""
     from stretto.local_engine.serving.long_prompts import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
 
     return [name for name in CHOICES if name.startswith(incomplete)]
@@ -84,20 +84,20 @@ OF_A_LOCAL_MODEL: dict[str, Any] = {
         ),
     ],
 }
-"""By their names in `Settings`, in the order of the help."""
+"""Options by their names in `Settings`, in the order of the help."""
 
 
 def with_local_model(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these options in place of its argument ``local_model``, which gets those settings that were given.
+    """Replace a command's argument ``local_model`` with these options; it receives the settings that were given.
 
-    ``left_out`` are the names of those that the command cannot have.
+    ``left_out``: names of options that the command does not support.
     """
     options = {name: option for name, option in OF_A_LOCAL_MODEL.items() if name not in left_out}
     return lambda command: in_place_of(command, "local_model", options)
 
 
 def check_local(client: AsyncStretto, local: Mapping[str, Any]) -> None:
-    """Raise `SettingsError` where options were given for a model in this process, and the client has none."""
+    """Raise `SettingsError` if options for a model in this process were given, but the client has none."""
     names = [backend.name for backend in client.backends.values()]
     if local and not any(name.startswith("local:") for name in names):
         options = ", ".join(_flag(name) for name in local)

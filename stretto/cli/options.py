@@ -1,4 +1,4 @@
-"""Options that several commands share, and what the shell may complete."""
+"""Options shared by commands, and their shell completion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SERVERS = on_this_machine()
 
 
 class Preference(StrEnum):
-    """What matters more, speed or care."""
+    """Whether speed or care matters more."""
 
     fastest = "fastest"
     balanced = "balanced"
@@ -30,30 +30,30 @@ class Preference(StrEnum):
 
 
 class OnMissing(StrEnum):
-    """What becomes of a part that cannot be written."""
+    """What to do about a part that cannot be written."""
 
     note = "note"
     omit = "omit"
-    # "raise" is a word of Python's.
+    # "raise" is a Python keyword.
     error = "raise"
 
 
 class OnLoop(StrEnum):
-    """What becomes of a direct answer that repeats itself."""
+    """What to do about a direct answer that repeats itself."""
 
     warn = "warn"
     cut = "cut"
 
 
 def complete_strategy(incomplete: str) -> list[str]:
-    """Strategies that begin like this."""
+    """Complete the name of a strategy."""
     from stretto.strategies import STRATEGIES  # noqa: PLC0415 - keeps `stretto --help` light
 
     return [name for name in ("auto", *STRATEGIES) if name.startswith(incomplete)]
 
 
 def complete_decoding(incomplete: str) -> list[str]:
-    """Decoding methods of a local model that begin like this."""
+    """Complete the name of a decoding method of local models."""
     from stretto.local_engine.drafting.catalogue import all_drafters  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.local_engine.research_registry import block_rules  # noqa: PLC0415 - as above
 
@@ -61,27 +61,27 @@ def complete_decoding(incomplete: str) -> list[str]:
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Providers, and the one model whose name is always the same."""
+    """Complete providers, and the one model with a fixed name."""
     return completions([*(f"{name}:" for name in (*PROVIDERS, *plugins.names("backends"))), *LOCAL], incomplete)
 
 
 def complete_local_model(incomplete: str) -> list[str]:
-    """The same for commands that run a model in this process."""
+    """Complete models for commands that run one in this process."""
     return completions(LOCAL, incomplete)
 
 
 def complete_prompt(incomplete: str) -> list[str]:
-    """Names of the templates that come with the library."""
+    """Complete the names of the library's templates."""
     return _of_templates("name", incomplete)
 
 
 def complete_family(incomplete: str) -> list[str]:
-    """Families of models that have templates."""
+    """Complete prompt families."""
     return _of_templates("family", incomplete)
 
 
 def complete_version(incomplete: str) -> list[str]:
-    """Versions of the templates."""
+    """Complete versions of the templates."""
     return _of_templates("version", incomplete)
 
 
@@ -92,14 +92,14 @@ def _of_templates(field: str, incomplete: str) -> list[str]:
 
 
 def path_of(text: str) -> Path:
-    """A path that was given; without the check, an empty text would be the folder at hand."""
+    """Parse a path; without the check, an empty string would be the current folder."""
     if not text.strip():
         raise typer.BadParameter("it names no file")
     return Path(text)
 
 
 def _argument(text: str) -> tuple[str, Any]:
-    """The name and the value of an argument of a chat template, which is JSON or a text."""
+    """Parse an argument of a chat template into its name and value, which is JSON or text."""
     name, value = _pair(text, "NAME=VALUE, such as enable_thinking=true")
     with suppress(ValueError, RecursionError):
         return name, json.loads(value)
@@ -107,7 +107,7 @@ def _argument(text: str) -> tuple[str, Any]:
 
 
 def _pair(text: str, form: str = "NAME=VALUE, such as samples=9") -> tuple[str, str]:
-    """A name and what belongs to it."""
+    """Split a name and its value."""
     name, between, value = text.partition("=")
     if not (name.strip() and between):
         raise typer.BadParameter(f"it is no {form}")
@@ -115,7 +115,7 @@ def _pair(text: str, form: str = "NAME=VALUE, such as samples=9") -> tuple[str, 
 
 
 def _role(text: str) -> tuple[str, str]:
-    """A role and its model."""
+    """Split a role and its model."""
     form = "ROLE=PROVIDER:MODEL, such as small=openai:gpt-5.4-nano"
     role, model = _pair(text, form)
     if not model:
@@ -130,12 +130,12 @@ Question = Annotated[
 
 
 def names_of_models() -> str:
-    """The models of providers, as a help text writes them."""
+    """Return the providers' models as a help text lists them."""
     return ", ".join(f"{name}:NAME" for name in PROVIDERS if name not in _SERVERS)
 
 
 def of_model(*names: str, says: str) -> Any:
-    """An option whose value is the name of a model."""
+    """Return an option whose value is the name of a model."""
     return typer.Option(*names, metavar="PROVIDER:MODEL", help=says, autocompletion=complete_model)
 
 
@@ -319,16 +319,16 @@ OF_A_REQUEST: dict[str, Any] = {
     "logprobs": Logprobs,
     "chat_template_kwargs": ChatTemplateKwargs,
 }
-"""The options of a request that the command line has, by their names in `RequestOptions`, in the order of the help."""
+"""The request options of the command line by their names in `RequestOptions`, in the order of the help."""
 
 
 def with_request(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a request in place of its argument ``request``, which gets those that were set."""
+    """Replace a command's argument ``request`` with the request options; it receives those that were set."""
     return in_place_of(command, "request", OF_A_REQUEST)
 
 
 def in_place_of(command: Callable[..., None], argument: str, options: Mapping[str, Any]) -> Callable[..., None]:
-    """Give a command these options in place of one of its arguments, which gets those that were set, by their names."""
+    """Replace one of a command's arguments with these options; it receives those that were set, by name."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **given: Any) -> None:
@@ -343,7 +343,7 @@ def in_place_of(command: Callable[..., None], argument: str, options: Mapping[st
     parameters: list[inspect.Parameter] = []
     for each in inspect.signature(command, eval_str=True).parameters.values():
         parameters += own if each.name == argument else [each]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # functions have it, their type does not
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # functions have it, but not in their type
     return run
 
 
@@ -351,6 +351,6 @@ def _plain(value: Any) -> Any:
     match value:
         case Enum():
             return value.value
-        case [(_, _), *_]:  # of options that are NAME=VALUE
+        case [(_, _), *_]:  # for options of the form NAME=VALUE
             return dict(value)
     return value

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from stretto.values.answer import Answer
 
 
-_READING_S = 10.0  # a pipe may never end
+_READING_S = 10.0  # a pipe might never end
 
 
 def schema_in(file: Path, named: str = "--schema") -> dict[str, Any]:
-    """The JSON schema of a file that an option or command has ``named``. Raises `InvalidRequestError`."""
+    """Read the JSON schema from a file given by the option or command ``named``. Raises `InvalidRequestError`."""
     try:
         with (allowance := ReadingTime(ReadingLimits(reading_s=_READING_S))).one_file():
             given = json.loads(contents(file, allowance).decode("utf-8-sig"))
@@ -43,7 +43,7 @@ def schema_in(file: Path, named: str = "--schema") -> dict[str, Any]:
 
 
 def print_record(answer: Answer, screen: Screen) -> None:
-    """Print the record of an answer, and nothing where it has none that is JSON."""
+    """Print the record of an answer, or nothing if it is not JSON."""
     value = answer.parsed
     if value is None:
         try:

@@ -1,7 +1,7 @@
-"""A command line as it was meant: options whose value may be left out, and one line for what cannot be used.
+"""Parsing of the command line: options with optional values, and usage errors in one line.
 
-Like every other error, that line has the value and a way on. ``--trace`` draws on the terminal, ``--trace FILE.html``
-writes a page. ``--resume`` goes on with the last chat, ``--resume ID`` with that one.
+Like other errors, that line has the value and a remedy. ``--trace`` draws on the terminal, ``--trace FILE.html`` writes
+a page. ``--resume`` continues the last chat, ``--resume ID`` that one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typer.core import TyperGroup
 from stretto.cli.exits import Exit, complain
 from stretto.foundation.arguments import looks_like_key, safe_repr
 
-TRACE_TO = "--trace-to"  # what the values go to; typer has no option that takes one or none
+TRACE_TO = "--trace-to"  # receives the value; typer has no options with optional values
 RESUMED = "--resumed"
-DRAWN = (".html", ".svg")  # how a file ends that --trace writes
-_FILES = (*DRAWN, ".htm", ".pdf", ".png", ".jpg", ".jpeg", ".json")  # and files that somebody may mean: no questions
+DRAWN = (".html", ".svg")  # extensions of files that --trace writes
+_FILES = (*DRAWN, ".htm", ".pdf", ".png", ".jpg", ".jpeg", ".json")  # and others that users may try
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
-    """The command line with ``ask --trace FILE`` as ``--trace-to FILE``, and ``chat --resume ID`` as ``--resumed ID``.
+    """Rewrite ``ask --trace FILE`` as ``--trace-to FILE``, and ``chat --resume ID`` as ``--resumed ID``.
 
-    A word that ends otherwise than such a file is no value of ``--trace``, a word with a dash none of ``--resume``.
+    A word without such a file extension is not a value of ``--trace``, nor one with a dash a value of ``--resume``.
     """
     match list(words[:1]):
         case ["ask"]:
@@ -53,7 +53,7 @@ def _spelled(words: Sequence[str], option: str, with_value: str, is_value: Calla
     return spelled
 
 
-UsageError: Any = typer.BadParameter.__base__  # typer takes it from click, or has a copy
+UsageError: Any = typer.BadParameter.__base__  # typer imports it from click, or has a copy
 _HIDDEN = {TRACE_TO: "--trace", RESUMED: "--resume"}
 _INVALID = re.compile(
     r"^Invalid value for (?P<what>'[^']*'(?: / '[^']*')*)(?: \(env var: '[^']*'\))?: (?:Value error, )?(?P<reason>.*)$",
@@ -63,7 +63,7 @@ _HOW_IT_WAS_READ = re.compile(r", unable to parse .*$")
 
 
 class Program(TyperGroup):
-    """The group of all commands. Errors of the command line end it as those of a command do."""
+    """The group of all commands. Usage errors end it in the same way as errors of commands."""
 
     def main(
         self,
@@ -74,15 +74,15 @@ class Program(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command line, by default the program's own."""
+        """Run the given command line, ``sys.argv`` by default."""
         words = list(sys.argv[1:] if args is None else args)
         run = partial(super().main, words, prog_name, complete_var, windows_expand_args=windows_expand_args, **extra)
         if not standalone_mode:
             return run(standalone_mode=False)
         try:
-            code = run(standalone_mode=False)  # that of `typer.Exit`: commands return nothing
+            code = run(standalone_mode=False)  # the code of `typer.Exit`: commands return nothing
         except UsageError as error:
-            if type(error).__name__ == "NoArgsIsHelpError":  # the help is what was wanted
+            if type(error).__name__ == "NoArgsIsHelpError":  # the help was requested
                 error.show()
             else:
                 complain(_sentence(error, words))
@@ -93,7 +93,7 @@ class Program(TyperGroup):
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> None:
-        """Run a command. What it returns is not taken for an exit code; an input that ends too early aborts it."""
+        """Run a command. Its return value is not used as an exit code; input that ends too early aborts it."""
         try:
             super().invoke(ctx)
         except EOFError:
@@ -101,7 +101,7 @@ class Program(TyperGroup):
 
 
 def _sentence(error: Any, words: Sequence[str]) -> str:
-    """What was wrong, and how to go on; never a key."""
+    """Describe the error and the remedy, without API keys."""
     said = error.format_message().strip().rstrip(".")
     if invalid := _INVALID.match(said):
         parameter = getattr(error, "param", None)
@@ -121,7 +121,7 @@ def _sentence(error: Any, words: Sequence[str]) -> str:
 
 
 def _given(error: Any, words: Sequence[str]) -> str | None:
-    """The value that the option or argument was given; ``None`` also where it was given several."""
+    """Return the value given to the option or argument; ``None`` if there is none or more than one."""
     if error.ctx is None or error.param is None:
         return None
     own = list(words)

@@ -1,4 +1,4 @@
-"""The chat, however it is shown: its commands, its files, its state.
+"""The chat independent of its display: commands, files, state.
 
 Private: not part of the public API, and may change at any time.
 """

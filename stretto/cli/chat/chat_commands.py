@@ -1,4 +1,4 @@
-"""The commands of a chat: what they are called, what they take, and those that are the same however it is shown."""
+"""The commands of a chat: names, arguments, and those that do not depend on the display."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _WIDE = max(len(usage) for usage, _ in COMMANDS) + 3
 NAMES = (*(usage.partition(" ")[0] for usage, _ in COMMANDS), "exit")
 
 Said = Sequence[tuple[str, bool]]
-"""What a command says, and whether that is a warning."""
+"""The messages of a command, and whether each is a warning."""
 
 
 def help_text() -> str:
-    """Every command on a line."""
+    """Return the list of commands, one per line."""
     lines = [f"{'/' + usage:<{_WIDE}}{what}" for usage, what in COMMANDS]
     return "\n".join([*lines, "A line that begins with // is sent with one / less."])
 
 
 def command_in(line: str) -> tuple[str, str] | None:
-    """The name of a command and what stands behind it; ``None`` where the line is a question."""
+    """Return the name of a command and its argument; ``None`` if the line is a question."""
     if not line.startswith("/") or line.startswith("//"):
         return None
     name, _, rest = line[1:].partition(" ")
@@ -50,12 +50,12 @@ def command_in(line: str) -> tuple[str, str] | None:
 
 
 def question_in(line: str) -> str:
-    """The question that a line asks."""
+    """Return the question on a line."""
     return line.removeprefix("/") if line.startswith("//") else line
 
 
 async def obey(state: ChatState, name: str, rest: str) -> Said | None:
-    """Carry out a command that only changes the state; ``None`` where it is none of these."""
+    """Carry out a command that only changes the state; return ``None`` for any other."""
     said: Said | str | None = None
     match name:
         case "strategy":
@@ -97,7 +97,7 @@ async def _document(state: ChatState, rest: str) -> Said:
 
 
 def traced(rest: str, *, answered: bool) -> bool | None:
-    """What ``/trace`` asks for: on, off, or ``None`` for the last answer. Raises `InvalidRequestError`."""
+    """Parse the argument of ``/trace``: on, off, or ``None`` for the last answer. Raises `InvalidRequestError`."""
     if rest in ("on", "off"):
         return rest == "on"
     if rest:

@@ -1,8 +1,8 @@
-"""One chat in one file of JSON lines: questions as they are asked, answers as they end.
+"""One chat in a JSON Lines file: questions when asked, answers when finished.
 
-The file only ever grows, so a process that is killed loses nothing that was written, and two that go on with the same
-chat do not overwrite each other. Each question names the one before it: an edited question is a further line with the
-same predecessor, and the newest line says which way the conversation went.
+The file is append-only, so a killed process loses nothing that was written, and two that continue the same chat do not
+overwrite each other. Each question names the previous one: an edited question is a further line with the same
+predecessor, and the latest line defines the conversation.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and what came of it.
+    """A question and its outcome.
 
     Attributes:
-        id: of the question, unique in its chat.
-        question: as it was asked.
-        after: the question before it; ``None`` at the beginning.
+        id: id of the question, unique in its chat.
+        question: the question as asked.
+        after: id of the previous question; ``None`` at the beginning.
         at: when it was asked, ISO 8601 in UTC.
-        text: of the answer; of a stopped one, as far as it came; empty while there is none.
-        stopped: how it ended before its end; empty otherwise.
-        answer: the whole answer as JSON holds it; ``None`` where it was stopped, or failed.
+        text: text of the answer, possibly partial; empty while there is none.
+        stopped: how the answer was cut short; empty otherwise.
+        answer: the complete answer as JSON; ``None`` if it was stopped or failed.
     """
 
     id: str
@@ -50,13 +50,13 @@ class Turn:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
-        turns: every question, in the order in which they were asked.
-        documents: what is read for every question, as it was named.
+        turns: all questions in the order asked.
+        documents: the paths read for every question, as given.
         system: the instructions for the model.
-        schema: the file of the schema that answers fit, as it was named.
+        schema: the path of the schema for answers, as given.
     """
 
     turns: Sequence[Turn] = ()
@@ -66,7 +66,7 @@ class Saved:
 
     @property
     def conversation(self) -> Sequence[Turn]:
-        """The turns that lead to the newest question."""
+        """The turns that lead to the latest question."""
         known = {turn.id: turn for turn in self.turns}
         way: list[Turn] = []
         at = self.turns[-1].id if self.turns else None
@@ -77,7 +77,7 @@ class Saved:
 
     @property
     def model(self) -> str:
-        """What wrote the last whole answer; empty where there is none."""
+        """The model of the last complete answer; empty if there is none."""
         for turn in reversed(self.conversation):
             route = (turn.answer or {}).get("route")
             if isinstance(route, Mapping) and isinstance(route.get("backend"), str):
@@ -86,7 +86,7 @@ class Saved:
 
 
 class ChatFile:
-    """Appends to the file of one chat, which the first line makes. Only its owner may read it."""
+    """Appends to the file of one chat, which is created with the first line, readable by its owner only."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -107,20 +107,20 @@ class ChatFile:
         self._append({"type": "question", "id": turn.id, "after": turn.after, "at": turn.at, "text": turn.question})
 
     def answered(self, turn: Turn, answer: Answer) -> None:
-        """Write its whole answer."""
+        """Write the complete answer."""
         self._append({"type": "answer", "to": turn.id, "at": now(), "answer": answer.model_dump(mode="json")})
 
     def stopped(self, turn: Turn) -> None:
-        """Write an answer as far as it came."""
+        """Write a partial answer."""
         self._append({"type": "answer", "to": turn.id, "at": now(), "text": turn.text, "stopped": turn.stopped})
 
     def set(self, settings: Saved) -> None:
-        """Write what the next questions are asked with."""
+        """Write the settings for the next questions."""
         kept = {"documents": list(settings.documents), "system": settings.system, "schema": settings.schema}
         self._append({"type": "settings", "at": now()} | kept)
 
     def read(self) -> Saved:
-        """All that can be read of it. Raises `StrettoError` where the file cannot be."""
+        """Read whatever is valid in it. Raises `StrettoError` if the file cannot be read."""
         with errors_named(self.file):
             content = self.file.read_bytes() if self.file.exists() else b""
         return read(content)
@@ -143,7 +143,7 @@ class ChatFile:
 
 
 def _write(opened: int, lines: bytes) -> None:
-    """Append whole lines, behind what a killed process may have left of one."""
+    """Append complete lines, after a partial line that a killed process may have left."""
     if size := os.fstat(opened).st_size:
         os.lseek(opened, size - 1, os.SEEK_SET)
         if os.read(opened, 1) != b"\n":
@@ -153,7 +153,7 @@ def _write(opened: int, lines: bytes) -> None:
 
 
 def _lock(opened: int) -> None:
-    """Let other processes wait until this one has written its line."""
+    """Lock the file until this process has written its line."""
     with suppress(ImportError):  # Windows has none; its appends are short
         import fcntl  # noqa: PLC0415 - not on every system
 
@@ -161,7 +161,7 @@ def _lock(opened: int) -> None:
 
 
 def read(content: bytes) -> Saved:
-    """What lines of a chat say. Lines that were cut, or that a later version wrote, are passed over."""
+    """Parse the lines of a chat. Truncated lines and those of later versions are skipped."""
     turns: dict[str, Turn] = {}
     documents: Sequence[str] = ()
     system: str | None = None
@@ -183,7 +183,7 @@ def read(content: bytes) -> Saved:
 
 
 def records_of(content: bytes) -> Iterator[Mapping[str, Any]]:
-    """The lines that are JSON objects."""
+    """Yield the lines that are JSON objects."""
     for line in content.split(b"\n"):
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
@@ -192,18 +192,18 @@ def records_of(content: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def fresh_name() -> str:
-    """The name of a new chat, or of a question."""
+    """Return a name for a new chat or question."""
     return secrets.token_hex(4)
 
 
 def now() -> str:
-    """The time, ISO 8601 in UTC."""
+    """Return the current time, ISO 8601 in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @contextmanager
 def errors_named(file: Path) -> Iterator[None]:
-    """Say which file an error is about, and what to do."""
+    """Add the file and a remedy to errors."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The folder of kept chats: listed, searched, found by the beginning of their names, removed."""
+"""The folder of saved chats: list, search, find by name prefix, delete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stretto.cli.chat.chat_file import ChatFile, Saved, errors_named, fresh_name
 from stretto.values.errors import InvalidRequestError
 
 _NAME = re.compile(r"[0-9a-f]{1,8}")
-_AROUND = 30  # characters before a word that was found
+_AROUND = 30  # characters before a match
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Listed:
     Attributes:
         id: its name.
         used_at: when it was last written to, ISO 8601 in UTC.
-        questions: in the conversation, as it went in the end.
+        questions: number of questions in the final conversation.
         title: its first question.
-        found: the surroundings of a word that was searched for.
+        found: the text around a search match.
     """
 
     id: str
@@ -38,26 +38,26 @@ class Listed:
 
 
 def chats_folder() -> Path:
-    """Where chats are kept: ``$STRETTO_CHATS``, else the user's data folder."""
+    """Return the folder of chats: ``$STRETTO_CHATS``, else in the user's data folder."""
     named = os.environ.get("STRETTO_CHATS")
     return Path(named).expanduser() if named else user_data_path("stretto") / "chats"
 
 
 class ChatFolder:
-    """The chats of one folder, which need not exist."""
+    """The chats in a folder, which need not exist."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or chats_folder()
 
     def begin(self) -> ChatFile:
-        """A new chat. Its file is made with the first question."""
+        """Return a new chat, whose file is created with the first question."""
         while True:
             file = self.folder / f"{fresh_name()}.jsonl"
             if not file.exists():
                 return ChatFile(file)
 
     def latest(self, most: int | None = None) -> Sequence[Listed]:
-        """The chats, the last used one first."""
+        """Return the chats, most recently used first."""
         listed: list[Listed] = []
         for file, used_at in self._files():
             if len(listed) == most:
@@ -68,7 +68,7 @@ class ChatFolder:
         return listed
 
     def search(self, words: str, most: int) -> Sequence[Listed]:
-        """Chats in whose questions and answers all these words stand, the last used one first."""
+        """Return the chats whose questions and answers contain all these words, most recently used first."""
         wanted = words.casefold().split()
         found: list[Listed] = []
         for file, used_at in self._files():
@@ -82,7 +82,7 @@ class ChatFolder:
         return found
 
     def find(self, name: str | None) -> ChatFile:
-        """A chat by the beginning of its name; ``None``: the last used one. Raises `InvalidRequestError`."""
+        """Return a chat by a prefix of its name; ``None``: the most recently used one. Raises `InvalidRequestError`."""
         if name is None:
             newest = self.latest(1)
             if not newest:
@@ -97,7 +97,7 @@ class ChatFolder:
         return ChatFile(known[0])
 
     def delete(self, name: str | None) -> int:
-        """Remove one chat by its whole name, or all. Returns how many were removed."""
+        """Delete one chat by its full name, or all. Return how many were deleted."""
         files = [file for file, _ in self._files()] if name is None else [self.find(name).file]
         if name is not None and files[0].stem != name:
             raise InvalidRequestError(f"To remove a chat, give its whole name: {files[0].stem}, not {name!r}.")
@@ -107,7 +107,7 @@ class ChatFolder:
         return len(files)
 
     def _files(self) -> Sequence[tuple[Path, float]]:
-        """The files with the times of their last lines, the newest first."""
+        """Return the files with the times of their last lines, newest first."""
         with errors_named(self.folder):
             there = list(self._there()) if self.folder.is_dir() else []
         return sorted(there, key=lambda each: (-each[1], each[0]))
@@ -123,7 +123,7 @@ class ChatFolder:
     def _read(self, file: Path) -> Saved:
         try:
             return read(file.read_bytes())
-        except OSError:  # likewise, or it is not ours: the others are still listed
+        except OSError:  # likewise, or owned by someone else: the others are still listed
             return Saved()
 
 
@@ -134,7 +134,7 @@ def _listed(file: Path, used_at: float, saved: Saved, found: str = "") -> Listed
 
 
 def _surroundings(text: str, word: str) -> str:
-    """The line of the text around its first place of a word."""
+    """Return the text on one line, from shortly before the first match of a word."""
     for line in text.splitlines():
         at = line.casefold().find(word)
         if at >= 0:

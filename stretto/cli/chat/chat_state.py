@@ -1,4 +1,4 @@
-"""What the next question of a chat is asked with: client, choices, documents, and the turns so far."""
+"""The state of a chat for its next question: client, options, documents, and the turns so far."""
 
 from __future__ import annotations
 
@@ -26,25 +26,24 @@ if TYPE_CHECKING:
 
 
 class ChatState:
-    """The state of a chat, whatever shows it.
+    """The state of a chat, independent of its display.
 
-    Whole answers, and stopped ones as far as they came, are what the model sees of the conversation; a question
-    without any text behind it is passed over.
+    The model sees complete answers and the text of stopped ones; questions without an answer are skipped.
 
     Args:
-        open_client: makes clients, as `AsyncStretto` does.
-        model: and what follows: as the options of ``stretto chat``.
-        chat: where the turns are kept; ``None``: nowhere. What it holds already is gone on with.
-        begin: makes the file of another chat, for when this one is cleared.
+        open_client: creates clients, as `AsyncStretto` does.
+        model: like the following arguments, an option of ``stretto chat``.
+        chat: the file for the turns, if any; its existing turns are continued.
+        begin: creates the file of a new chat when this one is cleared.
 
     Attributes:
         client: writes the answers.
-        fresh: the client has not answered yet: a local model has to be loaded.
-        turns: of the conversation.
+        fresh: whether the client has not answered yet, so a local model has to be loaded.
+        turns: the turns of the conversation.
         system: instructions for the model.
-        schema: the file whose JSON schema answers fit.
-        notices: what is to be said at the beginning, and whether that is a warning.
-        unkept: why the last turn could not be written to the file; empty where it could.
+        schema: the file with the JSON schema for answers.
+        notices: messages for the beginning, and whether each is a warning.
+        unkept: why the last turn could not be written to the file; empty if it was.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class ChatState:
             )
 
     def _again(self, saved: Saved) -> None:
-        """Read once more what a kept chat was about, as far as it is still there."""
+        """Reload the documents and settings of a saved chat, as far as they still exist."""
         if saved.schema and self.schema is None:
             try:
                 self._take_schema(Path(saved.schema), "/schema")
@@ -114,17 +113,17 @@ class ChatState:
 
     @property
     def name(self) -> str:
-        """The model that answers, ``provider:model``."""
+        """The name of the model, ``provider:model``."""
         return self.client.backends["main"].name
 
     @property
     def chat(self) -> ChatFile | None:
-        """Where this chat is kept."""
+        """The file of this chat, if any."""
         return self._chat
 
     @property
     def strategy(self) -> str:
-        """How the next answers are to be written."""
+        """The strategy for the next answers."""
         return self._request["strategy"] or "auto"
 
     @property
@@ -136,11 +135,11 @@ class ChatState:
 
     @property
     def documents(self) -> Sequence[Path]:
-        """What is read for every question, as it was named."""
+        """The paths read for every question, as given."""
         return tuple(self._read)
 
     def prompt(self) -> tuple[Message, ...]:
-        """The conversation up to the last question, which is to be answered."""
+        """Return the conversation up to and including the last question."""
         said = [Message(role="system", content=self.system)] if self.system else []
         for turn in self.turns[:-1]:
             if turn.text:
@@ -148,7 +147,7 @@ class ChatState:
         return (*said, Message(role="user", content=self.turns[-1].question))
 
     def ask(self, question: str, *, instead: bool = False) -> None:
-        """Take a question as the next turn, or ``instead`` of the last one."""
+        """Add a question as the next turn, or ``instead`` of the last one."""
         if instead and self.turns:
             self.turns.pop()
         before = self.turns[-1].id if self.turns else None
@@ -166,24 +165,24 @@ class ChatState:
         self._keep(write)
 
     def answered(self, answer: Answer) -> None:
-        """Take the whole answer to the last question."""
+        """Record the complete answer to the last question."""
         self.fresh = False
         turn = self.turns[-1] = replace(self.turns[-1], text=answer.text, answer=answer.model_dump(mode="json"))
         self._keep(lambda chat: chat.answered(turn, answer))
 
     def stopped(self, text: str, said: str) -> None:
-        """Take what there was of an answer, and what is said of its end."""
+        """Record a partial answer and how it ended."""
         turn = self.turns[-1] = replace(self.turns[-1], text=text, stopped=said)
         self._keep(lambda chat: chat.stopped(turn))
 
     def forget(self) -> None:
-        """Begin another chat; the file of this one stays."""
+        """Begin a new chat; the file of this one is kept."""
         self.turns.clear()
         self._written = Saved()
         self._chat = self._begin() if self._begin else None
 
     def _keep(self, write: Callable[[ChatFile], None]) -> None:
-        """Write to the file. What cannot be kept is no reason to give up the answer."""
+        """Write to the file. A failure does not affect the answer."""
         self.unkept = ""
         if self._chat is not None:
             try:
@@ -192,20 +191,20 @@ class ChatState:
                 self.unkept = str(error)
 
     def last(self) -> Turn:
-        """The last question. Raises `InvalidRequestError` where there is none."""
+        """Return the last turn. Raises `InvalidRequestError` if there is none."""
         if not self.turns:
             raise InvalidRequestError("There is no question yet. Ask something first.")
         return self.turns[-1]
 
     def set_strategy(self, name: str) -> str:
-        """Choose how answers are written; without a name, say it."""
+        """Set the strategy; without a name, return the current one."""
         if name:
             check_strategy(name)
             self._request["strategy"] = name
         return f"strategy: {self.strategy}"
 
     def set_preference(self, name: str) -> str:
-        """Choose between speed and care; without a name, say it."""
+        """Set the preference between speed and care; without a name, return the current one."""
         if name and name not in list(Preference):
             raise InvalidRequestError(f"There is no preference {name!r}. Choose one of: {', '.join(Preference)}.")
         if name:
@@ -213,12 +212,12 @@ class ChatState:
         return f"preference: {self._request['preference'] or self.client.settings.preference}"
 
     def set_system(self, text: str) -> str:
-        """Set the instructions for the model; without text, none."""
+        """Set the system prompt; without text, remove it."""
         self.system = text or None
         return "system: " + (one_line(text) if text else "none")
 
     def set_schema(self, file: str) -> str:
-        """Have answers fit the JSON schema in a file, with ``-`` none; without a file, say which."""
+        """Set the file with the JSON schema for answers, ``-`` for none; without a file, return the current one."""
         if file == "-":
             self.schema = self._request["response_format"] = None
         elif file:
@@ -230,13 +229,13 @@ class ChatState:
         return "schema: " + (one_line(str(self.schema)) if self.schema else "none")
 
     def _take_schema(self, file: Path, named: str) -> None:
-        with suppress(RuntimeError):  # nobody has that name: it is the name of a file, then
+        with suppress(RuntimeError):  # no such user: it is a file name, then
             file = file.expanduser()
         self._request["response_format"] = schema_in(file, named)
         self.schema = file.absolute()
 
     async def set_model(self, name: str) -> Sequence[tuple[str, bool]]:
-        """Go on with another model; without a name, say which."""
+        """Continue with another model; without a name, return the current one."""
         said: list[tuple[str, bool]] = []
         if name:
             client = self._open(name, **(self._server if name.partition(":")[0] == self._provider else {}))
@@ -247,7 +246,7 @@ class ChatState:
         return [*said, (f"model: {one_line(self.name)}", False)]
 
     def add_documents(self, *paths: Path) -> Sequence[tuple[str, bool]]:
-        """Read files for every further question. Returns what there is to say. Raises `StrettoError`."""
+        """Read files for all further questions. Return messages about them. Raises `StrettoError`."""
         said: list[tuple[str, bool]] = []
         for path in paths:
             whole = path.expanduser().absolute()
@@ -263,5 +262,5 @@ class ChatState:
         return said if paths else ()
 
     def remove_documents(self) -> None:
-        """Read none any more."""
+        """Stop reading documents."""
         self._read.clear()

@@ -1,4 +1,4 @@
-"""A chat line by line: what is typed or piped is answered below it."""
+"""A line-by-line chat: each typed or piped line is answered below it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 KEYS = "Ctrl-C cancels an answer."
 
 
-class Ended(Exception):  # noqa: N818 - no error: the user wants to leave
+class Ended(Exception):  # noqa: N818 - not an error: the user wants to leave
     """The user ends the conversation."""
 
 
 class Conversation:
-    """Takes lines: commands begin with a slash, everything else is asked."""
+    """Handles lines: commands begin with a slash, everything else is a question."""
 
     def __init__(self, state: ChatState, screen: Screen, *, trace: bool = False) -> None:
         self.state = state
@@ -40,7 +40,7 @@ class Conversation:
         await self.state.client.aclose()
 
     async def take(self, line: str) -> None:
-        """Obey a command or answer a question. Raises `StrettoError`, and `Ended` when the user leaves."""
+        """Carry out a command or answer a question. Raises `StrettoError`, and `Ended` when the user leaves."""
         self._screen.begin()
         text = line.strip()
         if not text:
@@ -100,7 +100,7 @@ class Conversation:
         return answer
 
     async def _compare(self, rest: str) -> None:
-        """Answer in the chosen way and once more in one piece, and say which was faster."""
+        """Answer with the chosen strategy and again in one piece, and print which was faster."""
         from stretto.cli.output.side_by_side import direct_beside, make_ready, table  # noqa: PLC0415 - only here
 
         question = rest or self.state.last().question
@@ -116,7 +116,7 @@ class Conversation:
             self._screen.warn(self.state.unkept)
 
     def _say(self, text: str, style: str = "") -> None:
-        from rich.text import Text  # noqa: PLC0415 - most of what rich costs
+        from rich.text import Text  # noqa: PLC0415 - most of rich's import time
 
         self._screen.show(Text(plain(text), style))
 

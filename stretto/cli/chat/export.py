@@ -1,4 +1,4 @@
-"""A chat in one file: as Markdown for people, as JSON for programs."""
+"""Export of a chat to a file: Markdown for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDINGS = (".md", ".json")
 
 
 def export(turns: Sequence[Turn], file: Path) -> Path:
-    """Write the turns to a new file, whose ending says how. Raises `InvalidRequestError`."""
+    """Write the turns to a new file in the format of its extension. Raises `InvalidRequestError`."""
     file = file.expanduser()
     if file.suffix.lower() not in ENDINGS:
         raise InvalidRequestError(f"{str(file)!r} cannot be written: a chat is exported as .md or .json.")
@@ -32,7 +32,7 @@ def export(turns: Sequence[Turn], file: Path) -> Path:
 
 
 def as_markdown(turns: Sequence[Turn]) -> str:
-    """Questions as headings, answers as they were written, a line below each on how."""
+    """Format questions as headings, followed by the answers, each with a line about it."""
     return "\n".join(line for turn in turns for line in _turn(turn))
 
 
@@ -47,7 +47,7 @@ def _turn(turn: Turn) -> list[str]:
 
 
 def about_of(turn: Turn) -> str:
-    """How a turn ended, in a line: what is known of the answer, or how it was stopped."""
+    """Return a line about a turn: the figures of its answer, or how it was stopped."""
     if turn.answer is None:
         return one_line(turn.stopped)
     from pydantic import ValidationError  # noqa: PLC0415 - only where there are answers
@@ -57,10 +57,10 @@ def about_of(turn: Turn) -> str:
 
     try:
         return one_line(status_of(Answer.model_validate(turn.answer)))
-    except ValidationError:  # of another version
+    except ValidationError:  # from another version
         return ""
 
 
 def as_json(turns: Sequence[Turn]) -> str:
-    """The turns with their whole answers."""
+    """Return the turns with their complete answers as JSON."""
     return json_lines({"turns": [asdict(turn) for turn in turns]})

@@ -125,7 +125,7 @@ async def _answers(
     compare: bool,
     form: tuple[bool, bool],
 ) -> Sequence[Answer]:
-    """The answer, and with ``compare`` the direct one behind it."""
+    """Return the answer and, with ``compare``, the direct one after it."""
     import asyncio  # noqa: PLC0415 - these three keep `stretto --help` light
 
     from stretto.backends.tenants import UNKNOWN, asked_for  # noqa: PLC0415
@@ -136,7 +136,7 @@ async def _answers(
     show = events_on(screen) if events else silently if silent else None
     with ExitStack() as leaving:
         if compare:
-            leaving.enter_context(asked_for(UNKNOWN))  # or the second answer would be drafted from the first
+            leaving.enter_context(asked_for(UNKNOWN))  # else the second answer would be drafted from the first
         async with client:
             try:
                 if compare:
@@ -159,7 +159,7 @@ def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, logprobs: b
 
     if json:
         screen.write(as_json(answers) + "\n")
-    if logprobs and answers[0].logprobs:  # without any, a warning has said so
+    if logprobs and answers[0].logprobs:  # if missing, there is a warning already
         screen.show("", *logprobs_of(answers[0], screen.width))
     if trace:
         for each in answers:
@@ -169,7 +169,7 @@ def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, logprobs: b
 
 
 def _write_text(file: Path, answer: Answer, screen: Screen) -> None:
-    """Write the text of the answer to a file, with the line ends that it has."""
+    """Write the text of the answer to a file, with its line endings unchanged."""
     try:
         file.write_text(answer.text, encoding="utf-8", newline="")
     except OSError as error:
@@ -178,7 +178,7 @@ def _write_text(file: Path, answer: Answer, screen: Screen) -> None:
 
 
 def _write_trace(file: Path, question: str, answers: Sequence[Answer], screen: Screen) -> None:
-    """Write what ran when to a file, a page for each answer."""
+    """Write the timeline to a file, one page per answer."""
     from stretto.display.notebook import answer_page  # noqa: PLC0415 - these two keep `stretto --help` light
     from stretto.display.plot import TimelinePlot  # noqa: PLC0415
 

@@ -82,7 +82,7 @@ def bench(
     own = None if prompts is None else prompts_in(prompts)
     settings = Settings.load(**local_model)
     loaded, drafting = _loaded(screen, model, draft, settings)
-    from stretto.local_engine.measuring.advice import advice  # noqa: PLC0415 - torch is there now
+    from stretto.local_engine.measuring.advice import advice  # noqa: PLC0415 - torch is imported by now
     from stretto.local_engine.measuring.bench import PROMPTS  # noqa: PLC0415
     from stretto.local_engine.measuring.bench import bench as measure  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ def _loaded(
 
 
 def prompts_in(file: Path) -> tuple[BenchPrompt, ...]:
-    """Read the prompts of a file. Raises `InvalidRequestError`."""
+    """Read prompts from a file. Raises `InvalidRequestError`."""
     from stretto.local_engine.measuring.bench_prompts import BenchPrompt  # noqa: PLC0415 - keeps `stretto --help` light
 
     try:
@@ -154,7 +154,7 @@ def prompts_in(file: Path) -> tuple[BenchPrompt, ...]:
 
 
 def rendered(report: Report, advised: tuple[Advice, ...], width: int | None = None) -> list[Text]:
-    """The report for a person: a table for each kind of prompt, slower methods too, then what to use."""
+    """Render the report: a table for each kind of prompt, including slower methods, then advice."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.cli.output.progress import counted  # noqa: PLC0415

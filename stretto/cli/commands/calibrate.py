@@ -1,4 +1,4 @@
-"""``stretto calibrate``: from where on the answer of a smaller model stands, learned from your own questions."""
+"""``stretto calibrate``: when to accept the answer of a smaller model, learned from your own questions."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def _calibrated(
 
 
 def _correct(questions: Path | None) -> None:
-    """Learn a correction of the router, and keep it if it helps."""
+    """Learn a correction of the router, and save it if it helps."""
     from stretto.calibrating import calibrate_router, routed_questions_in  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.router.correction import keep_correction  # noqa: PLC0415 - likewise
 
@@ -179,7 +179,7 @@ def _correct(questions: Path | None) -> None:
 
 
 def rendered(found: Calibration) -> list[Text]:
-    """The calibration for a person."""
+    """Render the calibration as text."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.calibrating.page import counts, is_priced, rows  # noqa: PLC0415 - likewise

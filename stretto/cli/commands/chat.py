@@ -111,7 +111,7 @@ def chat(
 
 
 def _file(folder: ChatFolder, *, resumes: bool, name: str | None, keeps: bool) -> ChatFile | None:
-    """Where the chat is kept. What comes from a pipe is kept only where it goes on with a chat."""
+    """Return the file of the chat. Piped input is saved only if it continues a chat."""
     if resumes and not keeps:
         raise InvalidRequestError(
             "--resume and --no-history exclude each other: what goes on with a chat is kept in it."
@@ -122,8 +122,8 @@ def _file(folder: ChatFolder, *, resumes: bool, name: str | None, keeps: bool) -
 
 
 def _fill(state: ChatState, *, trace: bool, mouse: bool) -> None:
-    """Chat in the whole terminal."""
-    from stretto.cli.terminal.chat_app import run_chat  # noqa: PLC0415 - what it needs is of an extra
+    """Run the full-screen chat."""
+    from stretto.cli.terminal.chat_app import run_chat  # noqa: PLC0415 - its dependencies are in an extra
 
     if code := run_chat(state, trace=trace, mouse=mouse):
         raise typer.Exit(code)
@@ -151,7 +151,7 @@ _WITH_WEB = {
 
 
 def _refuse_with_web(context: typer.Context) -> None:
-    """Raise `InvalidRequestError` for an option that the page would not know of: it has its own choices."""
+    """Raise `InvalidRequestError` for an option that the web page would ignore, because it has its own."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if name not in _WITH_WEB and source is not None and source.name == "COMMANDLINE":
@@ -168,11 +168,11 @@ def _talk(conversation: Conversation, runner: asyncio.Runner) -> None:
         except KeyboardInterrupt:
             if not typing:
                 raise
-            # Ctrl-C once more, while the one before was being dealt with.
+            # Another Ctrl-C while the previous one was being handled.
 
 
 def _turn(conversation: Conversation, runner: asyncio.Runner, *, typing: bool) -> bool:
-    """Read a line and answer it. False: there will be no more."""
+    """Read a line and answer it. Return False if it was the last one."""
     from stretto.cli.chat.conversation import Ended  # noqa: PLC0415 - keeps `stretto --help` light
 
     try:
@@ -184,7 +184,7 @@ def _turn(conversation: Conversation, runner: asyncio.Runner, *, typing: bool) -
     except KeyboardInterrupt:
         if not typing:
             raise
-        typer.echo("", err=True)  # a new prompt: the line is given up, not the program
+        typer.echo("", err=True)  # a new prompt: only the line is abandoned
         return True
     except UnicodeDecodeError:
         complain("That line is not UTF-8 text.")
@@ -203,7 +203,7 @@ def _turn(conversation: Conversation, runner: asyncio.Runner, *, typing: bool) -
 
 
 def _read(*, prompting: bool) -> str:
-    """One line; the prompt never gets into an output that is piped."""
+    """Read a line; the prompt is never written to piped output."""
     if prompting and not sys.stdout.isatty():
         typer.echo("> ", nl=False, err=True)
         return input()
@@ -211,19 +211,19 @@ def _read(*, prompting: bool) -> str:
 
 
 def _prepare() -> bool:
-    """Whether a person types; if so, with line editing and history where the system has them."""
+    """Return whether input is interactive; if so, enable line editing and history where available."""
     if not sys.stdin.isatty():
         return False
     with contextlib.suppress(ImportError):  # Windows has its own
-        import readline  # noqa: F401, PLC0415 - importing it is what gives `input` its line editing
+        import readline  # noqa: F401, PLC0415 - importing it adds line editing to `input`
     return True
 
 
 def serve_chat(client: AsyncStretto, *, port: int = 0, browse: bool = True) -> int | None:
-    """Serve the page on this machine only until a signal comes, which is returned. ``browse``: open a browser."""
+    """Serve the page on this machine only, until a signal, which is returned. ``browse``: open a browser."""
     try:
         from stretto.server.running import serve  # noqa: PLC0415
-        from stretto.server.server_options import ServerOptions  # noqa: PLC0415 - these two are of an extra
+        from stretto.server.server_options import ServerOptions  # noqa: PLC0415 - these two are in an extra
     except ImportError as error:
         if isinstance(error, MissingDependencyError) or (error.name or "").startswith("stretto"):
             raise

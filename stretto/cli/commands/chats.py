@@ -1,4 +1,4 @@
-"""``stretto chats``: kept chats, listed, searched, shown and removed."""
+"""``stretto chats``: list, search, show and delete saved chats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stretto check``: what a model holds, measured and kept."""
+"""``stretto check``: measure and save the abilities of a model."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check(
 
 
 def rendered(found: Abilities, width: int | None = None) -> list[Text]:
-    """The result for a person: a row for each ability, then prompts and speed."""
+    """Render the result: a row for each ability, then prompts and speed."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.abilities.kept import SAID  # noqa: PLC0415 - likewise

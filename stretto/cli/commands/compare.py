@@ -1,4 +1,4 @@
-"""``stretto compare``: answers in parts and in one piece, on your own questions."""
+"""``stretto compare``: answers in parts and in one piece, for your own questions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stretto.cli.output.screen import Cell, Screen
     from stretto.comparing import Comparison, Side, Spending
 
-MOST_SHOWN, LONGEST_WHY = 30, 100  # questions with the judge's reason in the terminal, and its characters
+MOST_SHOWN, LONGEST_WHY = 30, 100  # questions shown with the judge's reason, and its maximum length in characters
 FirstSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the first question; the next has the next.")]
 MostSpent = Annotated[
     str | None,
@@ -166,12 +166,12 @@ def _sides(client: Any, beside: Any, strategies: tuple[str, str], asked: dict[st
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """The options of a request that were given."""
+    """Return the request options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def kept_beside(out: Path | None, questions: Path) -> Path | None:
-    """Where work is kept beside a report. Raises `InvalidRequestError` where either cannot be written."""
+    """Return the file for finished work next to a report. Raises `InvalidRequestError` if either is not writable."""
     from stretto.comparing.keeping import ENDING  # noqa: PLC0415 - keeps `stretto --help` light
 
     if out is None:
@@ -186,7 +186,7 @@ def kept_beside(out: Path | None, questions: Path) -> Path | None:
 
 @contextmanager
 def telling_what_is_kept(screen: Screen, kept: Path | None) -> Iterator[None]:
-    """Where somebody interrupts, say which file keeps what is done, and which command goes on."""
+    """On an interrupt, print which file has the finished work, and which command continues."""
     try:
         yield
     except KeyboardInterrupt:
@@ -200,7 +200,7 @@ def telling_what_is_kept(screen: Screen, kept: Path | None) -> Iterator[None]:
 
 
 def spending_of(budget: str | None) -> Spending:
-    """What ``--budget`` says. Raises `InvalidRequestError`."""
+    """Parse ``--budget``. Raises `InvalidRequestError`."""
     from stretto.comparing import Spending  # noqa: PLC0415 - keeps `stretto --help` light
 
     if budget is None:
@@ -218,7 +218,7 @@ def spending_of(budget: str | None) -> Spending:
 
 
 def rendered(found: Comparison) -> list[Text]:
-    """The comparison for a person."""
+    """Render the comparison as text."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise
@@ -248,7 +248,7 @@ def rendered(found: Comparison) -> list[Text]:
 
 
 def _judged(found: Comparison) -> list[Text]:
-    """What the judge prefers: by criterion with both lengths, and by question with its reason."""
+    """Render the judge's preferences: by criterion with both lengths, and by question with its reason."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise

@@ -1,4 +1,4 @@
-"""``stretto doctor``: what is installed, and what would work."""
+"""``stretto doctor``: what is installed, and which backends would work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def doctor(context: typer.Context, *, json: options.Json = False) -> None:
 
 
 def report(findings: Findings, marks: tuple[str, str] = ("✓", "✗"), width: int | None = None) -> list[Text]:
-    """The findings for a person; ``marks`` stand for yes and no."""
+    """Render the findings as text; ``marks`` are the signs for yes and no."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.cli.output.screen import columns  # noqa: PLC0415
@@ -73,7 +73,7 @@ def report(findings: Findings, marks: tuple[str, str] = ("✓", "✗"), width: i
 
 
 def _default(findings: Findings) -> str:
-    """What answers where no model is named."""
+    """Return a line about the default model."""
     name = findings.default_model
     if not name:
         return f"Without --model, nothing answers. {findings.default_because}"

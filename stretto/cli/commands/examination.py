@@ -1,4 +1,4 @@
-"""What `stretto doctor` finds out: packages, keys, backends, machine. No network, and no value of a key."""
+"""The checks of `stretto doctor`: packages, keys, backends, machine. No network access; key values are never shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ADVICE = "Run: pip install 'stretto[local]'"
 
 @dataclass(frozen=True)
 class BackendCheck:
-    """Whether a backend would work, and if not, what to do."""
+    """Whether a backend would work and, if not, the remedy."""
 
     backend: str
     works: bool
@@ -33,7 +33,7 @@ class BackendCheck:
 
 @dataclass(frozen=True)
 class Package:
-    """A package that the library uses; ``extra`` is the one that brings it, ``version`` is None where it is missing."""
+    """A package that the library uses; ``extra`` is the one that installs it, ``version`` is None if it is missing."""
 
     name: str
     version: str | None
@@ -42,7 +42,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything found. ``environment`` says which variables are set, never to what."""
+    """All findings. ``environment`` lists which variables are set, without values."""
 
     python: str
     system: str
@@ -59,12 +59,12 @@ class Findings:
 
     @property
     def healthy(self) -> bool:
-        """Whether the settings can be used and at least one backend would work."""
+        """Whether the settings are valid and at least one backend would work."""
         return self.settings_error is None and any(verdict.works for verdict in self.backends)
 
 
 def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Findings:
-    """Look at everything."""
+    """Run all checks."""
     from stretto.config.settings import Settings, settings_file  # noqa: PLC0415 - keeps `stretto --help` light
 
     machine, torch_error = look_at_machine()
@@ -92,14 +92,14 @@ def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Fin
 
 
 def look_at_packages() -> list[Package]:
-    """Each package that the library declares, those for its development left out."""
+    """Return all packages that the library declares, except those for development."""
     try:
         declared = [_named(requirement) for requirement in requires("stretto") or []]
     except PackageNotFoundError:
         declared = []
     size = Counter(extra for _, extra in declared)
     found: dict[str, Package] = {}
-    # Extras hold each other: a package belongs to the core if that needs it, else to the smallest extra.
+    # Extras include each other: a package belongs to the core if that needs it, else to the smallest extra.
     for name, extra in sorted(declared, key=lambda each: (each[1] is not None, size[each[1]])):
         if extra not in DEVELOPMENT and name != "stretto":
             found.setdefault(name, Package(name, _version(name), extra))
@@ -109,7 +109,7 @@ def look_at_packages() -> list[Package]:
 def look_at_backends(
     environ: Mapping[str, str], torch_error: str | None, engine_error: str | None = None
 ) -> list[BackendCheck]:
-    """Which backends would work, as far as that can be known without calling one."""
+    """Return which backends would work, as far as can be determined without calling one."""
     verdicts = [_remote(name, PROVIDERS[name].load(), environ) for name in _with_keys()]
     verdicts += [_of_package(name, environ) for name in plugins.names("backends")]
     missing = [name for name in LOCAL if find_spec(name) is None]
@@ -126,7 +126,7 @@ def look_at_backends(
 
 
 def _packaged(name: str, what: str, local: BackendCheck) -> BackendCheck:
-    """The verdict on a model whose weights are a separate package."""
+    """Return the check of a model whose weights are a separate package."""
     from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415 - as above
     from stretto.values.errors import MissingDependencyError  # noqa: PLC0415 - keeps `stretto --help` light
 
@@ -138,25 +138,27 @@ def _packaged(name: str, what: str, local: BackendCheck) -> BackendCheck:
 
 
 def look_at_engine() -> str | None:
-    """Why the local engine cannot be imported; ``None`` where it can, or where its packages are missing anyway."""
+    """Return why the local engine cannot be imported; ``None`` if it can, or if its packages are missing."""
     if any(find_spec(name) is None for name in LOCAL):
         return None
     try:
-        import_module("stretto.local_engine.model.loading.load")  # with numba; transformers only where a model needs it
+        import_module(
+            "stretto.local_engine.model.loading.load"
+        )  # with numba; transformers only for models that need it
         import_module("transformers")
-    except Exception as error:  # noqa: BLE001 - a broken installation may raise anything, and saying so is the point
+    except Exception as error:  # noqa: BLE001 - a broken installation can raise anything, and the point is to report it
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return None
 
 
 def look_at_machine() -> tuple[dict[str, Any], str | None]:
-    """Processor, threads and GPUs; and why torch cannot be imported, if it is there and cannot."""
+    """Return processor, threads and GPUs, and the error if torch is installed but cannot be imported."""
     machine: dict[str, Any] = {"cpus": os.cpu_count()}
     if find_spec("torch") is None:
         return machine, None
     try:
-        import torch  # noqa: PLC0415 - the only way to ask for threads and GPUs
-    except Exception as error:  # noqa: BLE001 - a broken installation may raise anything, and saying so is the point
+        import torch  # noqa: PLC0415 - the only way to query threads and GPUs
+    except Exception as error:  # noqa: BLE001 - a broken installation can raise anything, and the point is to report it
         return machine, f"{type(error).__name__}: {error}"
     machine["torch_threads"] = torch.get_num_threads()
     machine["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
@@ -171,13 +173,13 @@ def _with_keys() -> list[str]:
 
 
 def _variables() -> list[str]:
-    """The variables that are read of the environment, Stretto's own left out."""
+    """Return the environment variables that are read, without Stretto's own."""
     named = _with_keys()
     return [*map(key_variable_of, named), *map(url_variable_of, named), "HF_TOKEN"]
 
 
 def _of_package(name: str, environ: Mapping[str, str]) -> BackendCheck:
-    """The verdict on the backend of another package."""
+    """Return the check of a backend from another package."""
     if name in PROVIDERS or name == "local":
         return BackendCheck(name, False, "of another package; not used: the library has one of this name")
     try:
@@ -202,7 +204,7 @@ def _remote(provider: str, backend: Any, environ: Mapping[str, str]) -> BackendC
 
 
 def _default(open_client: Opener) -> tuple[str | None, str]:
-    """The model that answers where none is named, and why."""
+    """Return the default model, and why it was chosen."""
     try:
         client = open_client(None)
     except StrettoError as error:
@@ -222,7 +224,7 @@ def _version(name: str) -> str | None:
 
 
 def _named(requirement: str) -> tuple[str, str | None]:
-    """Name and extra of a requirement such as ``torch>=2.10; extra == 'local'``."""
+    """Return the name and extra of a requirement such as ``torch>=2.10; extra == 'local'``."""
     specification, _, marker = requirement.partition(";")
     name = specification.split("[")[0]
     for sign in "<>=!~ (":

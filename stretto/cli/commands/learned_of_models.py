@@ -1,4 +1,4 @@
-"""``stretto learned``: what was measured and learned of models, and is kept; printed and removed."""
+"""``stretto learned``: print and delete what was measured and learned about models."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def delete(
 
 
 def _files() -> list[Path]:
-    """Everything that is kept, damaged files too."""
+    """Return all saved files, including damaged ones."""
     from stretto.abilities.kept import FOLDER as ABILITIES  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.config.kept_values import files_in  # noqa: PLC0415 - likewise
     from stretto.router.correction import correction_file  # noqa: PLC0415 - likewise
@@ -90,7 +90,7 @@ def _files() -> list[Path]:
 
 
 def _files_about(model: str) -> list[Path]:
-    """The files about a model, or about the router."""
+    """Return the files about a model, or about the router."""
     from stretto.client.forgetting import files_about  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.router.correction import correction_file  # noqa: PLC0415 - likewise
 
@@ -100,7 +100,7 @@ def _files_about(model: str) -> list[Path]:
 
 
 def said_of_correction(found: Correction) -> str:
-    """A correction of the router as half a sentence."""
+    """Describe a correction of the router in half a sentence."""
     return (
         f"a correction of {found.offset:+.2f}, learned from {found.questions} questions on {found.learned}; held out, "
         f"{found.right} instead of {found.right_before} got the strategy that was wanted"
@@ -108,7 +108,7 @@ def said_of_correction(found: Correction) -> str:
 
 
 def said_of_step(model: str, by: str, threshold: float | None) -> str:
-    """When the answer of a smaller model stands."""
+    """Describe when the answer of a smaller model is accepted."""
     if threshold is None:
         return f"{one_line(model)}: asking it first does not pay"
     said = {

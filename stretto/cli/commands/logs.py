@@ -1,4 +1,4 @@
-"""``stretto logs``: answers kept in a file, listed, searched, shown and removed."""
+"""``stretto logs``: store, list, search, show and delete answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stretto prompts``: the templates that strategies fill, to read before one overrides them."""
+"""``stretto prompts``: the templates of the strategies, to read before overriding them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def show(
 
 
 def _check(catalogue: Catalogue, family: str | None, version: str | None) -> None:
-    """Refuse a family or a version that no template has. Raises `UnknownPromptError`."""
+    """Raise `UnknownPromptError` for a family or version without templates."""
     families, versions = {each.family for each in catalogue}, {each.version for each in catalogue}
     for what, given, there in (("family", family, families), ("version", version, versions)):
         if given is not None and given not in there:

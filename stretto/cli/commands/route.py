@@ -60,10 +60,10 @@ def route(
 
 
 async def _route(client: AsyncStretto, question: str, request: dict[str, Any]) -> tuple[Route, str | None]:
-    """The route, and why the prompt does not fit, if it does not."""
+    """Return the route and, if the prompt does not fit, the reason."""
     async with client:
         chosen = await client.route(question, **request)
-        # Documents are no part of it: they are read in passages where they do not fit.
+        # Documents are excluded: they are read in passages if they do not fit.
         read = len(question) + len(request.get("system", ""))
         return chosen, _overflow(read, client.backends[chosen.role])
 
@@ -79,9 +79,9 @@ def _overflow(characters: int, backend: Backend) -> str | None:
 
 
 def explanation(route: Route, overflow: str | None = None) -> list[Text]:
-    """The route for a person: its reason, what shape the answer has, what each way would cost.
+    """Render the route: its reason, the shape of the answer, the expected cost of each strategy.
 
-    ``overflow``: why the prompt does not fit; there is no forecast then.
+    ``overflow``: why the prompt does not fit, in which case there is no forecast.
     """
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
@@ -139,7 +139,7 @@ def _dollars(cost: float | None) -> str:
 
 
 def _outline(route: Route, question: str) -> list[Text]:
-    """What spoke for and against an outline, and what a correction of the user's changed."""
+    """Render the evidence for and against an outline, and the effect of the user's correction."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.cli.commands.learned_of_models import said_of_correction  # noqa: PLC0415 - likewise

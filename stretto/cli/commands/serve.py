@@ -1,4 +1,4 @@
-"""``stretto serve``: the models for every client of OpenAI's and Anthropic's APIs."""
+"""``stretto serve``: serve models to clients of OpenAI's and Anthropic's APIs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stretto.config.settings import Settings
     from stretto.server.service import Service
 
-_MOST_CALLS = 500  # of one backend at a time; below the connections of its client
+_MOST_CALLS = 500  # concurrent calls per backend; below the connection limit of its client
 
 Models = Annotated[
     list[str] | None,
@@ -97,14 +97,14 @@ def serve(
     try:
         from stretto.server.running import risk  # noqa: PLC0415
         from stretto.server.running import serve as run  # noqa: PLC0415
-        from stretto.server.server_options import ServerOptions  # noqa: PLC0415 - these three are of an extra
+        from stretto.server.server_options import ServerOptions  # noqa: PLC0415 - these three are in an extra
     except ImportError as error:
         if isinstance(error, MissingDependencyError) or (error.name or "").startswith("stretto"):
             raise
         raise missing("stretto serve", str(error.name), "server") from None
 
     def tell(line: str) -> None:
-        with suppress(OSError, ValueError):  # a full disk, a reader that left: no reason not to serve
+        with suppress(OSError, ValueError):  # a full disk or a closed reader is no reason not to serve
             typer.echo(line, err=True)
 
     def announce(address: str, service: Service) -> None:
@@ -148,7 +148,7 @@ def serve(
 
 
 def _settings(given: dict[str, Any], concurrent_answers: int) -> Settings:
-    """The settings, with as many calls at a time as so many answers may need, unless they say otherwise."""
+    """Return the settings, with enough concurrent calls for this many answers unless set explicitly."""
     from stretto.config.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
 
     settings = Settings.load(**given)

@@ -1,4 +1,4 @@
-"""How answers and figures look on a terminal.
+"""Display of answers and figures on a terminal.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,4 +1,4 @@
-"""Lists of what was kept, for ``stretto chats`` and ``stretto logs``."""
+"""Lists of saved chats and answers, for ``stretto chats`` and ``stretto logs``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_list(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *, json: bool, none: str) -> None:
-    """Print what was found, each in its lines; ``none`` if nothing was."""
+    """Print the entries found, formatted by ``lines``; ``none`` if there are none."""
     if json:
         typer.echo(json_lines([asdict(each) for each in found]))
         return
@@ -34,24 +34,24 @@ def print_list(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *,
 
 
 def print_search(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *, json: bool) -> None:
-    """Print what a search has found. Raises `typer.Exit` with 1 if it found nothing, but not for JSON."""
+    """Print the results of a search. Raises `typer.Exit` with 1 if there are none, but not for JSON."""
     print_list(found, lines, json=json, none="Nothing was found.")
     if not found and not json:
         raise typer.Exit(1)
 
 
 def check_one(name: object, *, everything: bool, remedy: str) -> None:
-    """Raise `InvalidRequestError` unless either one or all are to be removed."""
+    """Raise `InvalidRequestError` unless either one or all are to be deleted."""
     if (name is None) == (not everything):
         raise InvalidRequestError(remedy)
 
 
 def cut(text: str) -> str:
-    """A question as a list shows it."""
+    """Shorten a question for a list."""
     text = one_line(text)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def minute(at: str) -> str:
-    """A time as a list shows it, to the minute."""
+    """Format a time for a list, to the minute."""
     return one_line(at)[:16].replace("T", " ")

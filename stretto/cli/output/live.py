@@ -1,4 +1,4 @@
-"""One answer from its first event to its last, shown while it is written; and what stands below it."""
+"""Live display of one answer from its first event to its last, and the notes below it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 Show = Callable[[Event], None]
 
 BEGINNING = (BranchDelta, TextDelta, AnswerFinished)
-"""Events before which an answer may still turn out to be an error."""
+"""Events before which an answer may still fail with an error."""
 
 
 async def answer_live(
@@ -42,11 +42,11 @@ async def answer_live(
     begin: Callable[[], None] = lambda: None,
     **request: Any,
 ) -> Answer:
-    """Ask, and hand every event to ``show``; by default the text goes to the screen as it comes.
+    """Ask, and pass every event to ``show``; by default, the text is written to the screen as it arrives.
 
-    A progress line is drawn while nothing arrives. The line is ended however the answer ends.
-    ``first``: of this client, so that a local model has to be loaded. ``begin`` is called before the first text: what
-    it says about the model would only hide an error.
+    A progress line is drawn while nothing arrives. The line is always ended, however the answer ends. ``first``: this
+    is the client's first answer, so a local model has to be loaded. ``begin`` is called before the first text, because
+    its note about the model would only obscure an error.
     """
     show = show or text_on(screen, explain=request.get("strategy") in (None, "auto"))
     main = client.backends["main"].name
@@ -77,8 +77,8 @@ async def answer_live(
 
 
 def log(prompt: str | Sequence[Message], answer: Answer) -> str:
-    """Keep the answer for ``stretto logs``, where that is on. Returns why it could not be, or nothing."""
-    from stretto.cli.answer_store import AnswerStore  # noqa: PLC0415 - SQLite is imported where it is needed
+    """Store the answer for ``stretto logs``, if that is on. Return the error if that failed, else nothing."""
+    from stretto.cli.answer_store import AnswerStore  # noqa: PLC0415 - SQLite is imported only when needed
 
     try:
         AnswerStore().add(prompt if isinstance(prompt, str) else prompt[-1].content, answer)
@@ -88,7 +88,7 @@ def log(prompt: str | Sequence[Message], answer: Answer) -> str:
 
 
 async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) -> T:
-    """Wait for something that has no events, with a progress line."""
+    """Wait for something without events, with a progress line."""
     began = time.monotonic()
     task = asyncio.ensure_future(work)
     try:
@@ -101,9 +101,9 @@ async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) ->
 
 
 def text_on(screen: Screen, *, explain: bool = True, silent: bool = False) -> Show:
-    """Show the text of the answer; and before it, why it is written in this way: not before an error.
+    """Show the text of the answer, preceded by the reason for its strategy, but not before an error.
 
-    ``silent``: the text is shown otherwise.
+    ``silent``: the text is shown by other means.
     """
     reason = ""
 
@@ -122,7 +122,7 @@ def text_on(screen: Screen, *, explain: bool = True, silent: bool = False) -> Sh
 
 
 def events_on(screen: Screen) -> Show:
-    """Show every event as a line of JSON."""
+    """Return a callback that prints every event as a line of JSON."""
 
     def show(event: Event) -> None:
         screen.write(plain_json(event.model_dump_json()) + "\n")
@@ -135,7 +135,7 @@ def silently(event: Event) -> None:
 
 
 def conclude(answer: Answer, screen: Screen, *, footnotes: bool = True) -> None:
-    """Say what the reader of an answer should know: the places it cites, its warnings, and what it took."""
+    """Print the notes of an answer: citations, warnings, and figures."""
     if footnotes and answer.citations and not screen.quiet:
         screen.show(*footnotes_of(answer))
     for warning in answer.warnings:
@@ -144,14 +144,14 @@ def conclude(answer: Answer, screen: Screen, *, footnotes: bool = True) -> None:
 
 
 def introduce(client: AsyncStretto, screen: Screen, *, named: bool) -> None:
-    """Say which model answers where the user has not ``named`` one, and what the demonstration model is."""
+    """Print which model answers if the user has not ``named`` one, and what the demonstration model is."""
     said, warns = notice_of(client, named=named)
     if said:
         screen.note(said, "yellow" if warns else "dim")
 
 
 def demonstration() -> str:
-    """What the pocket model is, and how to use a real one."""
+    """Explain what the pocket model is, and how to use a real one."""
     return (
         "local:pocket is a demonstration model: it knows 100 everyday topics, and its answers may be wrong. "
         f"For real answers set {either([*default_keys()])}, or name a model with --model."
@@ -159,7 +159,7 @@ def demonstration() -> str:
 
 
 def notice_of(client: AsyncStretto, *, named: bool) -> tuple[str, bool]:
-    """Which model answers where the user has not ``named`` one, and whether that is a warning; or nothing."""
+    """Return a note on the model if the user has not ``named`` one, possibly empty, and whether it is a warning."""
     main = client.backends["main"].name
     if main == "local:pocket":
         return demonstration(), True
@@ -171,7 +171,7 @@ _LONGEST = 160  # characters of a quotation
 
 
 def footnotes_of(answer: Answer) -> list[Text]:
-    """One line a citation: its number, its label in the answer, the heading above it, and what it says."""
+    """Return one line per citation: its number, its label in the answer, the heading above it, and its text."""
     lines = []
     for citation in answer.citations[:_MOST]:
         quote, heading = one_line(citation.quote), one_line(citation.heading)
@@ -185,9 +185,9 @@ def footnotes_of(answer: Answer) -> list[Text]:
 
 
 def logprobs_of(answer: Answer, width: int | None) -> list[Text]:
-    """A row for each token: its probability, the logarithm of that, and the most probable tokens in its place.
+    """Render a row per token: its probability, its log-probability, and the most probable tokens in its place.
 
-    Tokens are shown as JSON strings, so that spaces and line breaks are seen.
+    Tokens are shown as JSON strings, which makes spaces and line breaks visible.
     """
     head: tuple[Cell, ...] = tuple((each, "bold") for each in ("token", "probability", "logprob", "most probable"))
     rows = [head]

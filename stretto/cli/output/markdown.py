@@ -1,7 +1,7 @@
-"""The Markdown of an answer, drawn on a terminal while it is written.
+"""Incremental rendering of an answer's Markdown on a terminal.
 
-Blocks that are complete are drawn for good. The open one is drawn again with each piece, from the first line that
-changed. A model's text is not trusted: it holds no markup but Markdown, no HTML, and the address of each link is shown.
+Complete blocks are drawn once. The open one is redrawn with each piece, from the first line that changed. Model text is
+untrusted: no markup but Markdown is interpreted, no HTML, and the URL of each link is shown.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rich.theme import Theme
 from stretto.cli.output.plain import plain
 from stretto.display.palette import TERMINAL
 
-LONGEST_OPEN = 8_000  # characters of an open block that are drawn again with each piece
-MOST_CELLS = 4_000  # of the tables of a text; a row may be one sign, and is filled to the width of its heading
-_THEME = Theme(  # what is read as well on a light terminal as on a dark one
+LONGEST_OPEN = 8_000  # characters of an open block that are redrawn with each piece
+MOST_CELLS = 4_000  # table cells per text; a row can be one character, and is padded to the width of its heading
+_THEME = Theme(  # legible on both light and dark terminals
     {
         "markdown.code": f"bold {TERMINAL.code}",
         "markdown.item.bullet": "bold",
@@ -36,8 +36,8 @@ _THEME = Theme(  # what is read as well on a light terminal as on a dark one
 
 
 def _small_table(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """The parser's rule of tables, for those that are not too large: others are text."""
-    if not table(state, first, end, True):  # whether there is one, without reading it
+    """Apply the parser's table rule to tables that are not too large; others remain text."""
+    if not table(state, first, end, True):  # only detects a table, without parsing it
         return False
     if silent:
         return True
@@ -50,20 +50,20 @@ def _small_table(state: StateBlock, first: int, end: int, silent: bool) -> bool:
 
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-_DEEPEST = _PARSER.options["maxNesting"]  # what is within more is left out by the parser
+_DEEPEST = _PARSER.options["maxNesting"]  # the parser drops what is nested deeper
 _CONTAINERS = ("blockquote_open", "list_item_open")
 _PARSER.block.ruler.at("table", _small_table, {"alt": ["paragraph", "reference"]})
 
 
 class _Code(CodeBlock):
-    """Code without colours: lexers may take very long for a text that means them ill."""
+    """Code without colours: lexers can take very long on malicious text."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(str(self.text).rstrip("\n"), TERMINAL.code, overflow="fold")
 
 
 class _Heading(Heading):
-    """A heading where its text begins."""
+    """A left-aligned heading."""
 
     LEVEL_ALIGN: ClassVar = dict.fromkeys(Heading.LEVEL_ALIGN, "left")
 
@@ -81,14 +81,14 @@ class _Markdown(Markdown):
         env: dict[str, Any] = {}
         self.markup, self.parsed = text, _PARSER.parse(text, env)
         self.undrawn = ""
-        """Why it is shown as it was written; empty where it is not."""
+        """Why the text is shown unrendered; empty if it is rendered."""
         if env.get("cells", 0) > MOST_CELLS:
             self.undrawn = f"it has a table of more than {MOST_CELLS:,} cells"
         elif any(token.type in _CONTAINERS and token.level + 1 >= _DEEPEST for token in self.parsed):
             self.undrawn = f"its lists and quotations are nested deeper than {_DEEPEST} levels"
         for token in self.parsed:
             for child in token.children or ():
-                if child.type == "softbreak":  # models end lines where they mean them to end
+                if child.type == "softbreak":  # models break lines on purpose
                     child.type = "hardbreak"
                 elif child.type == "image":
                     child.type, child.content = "text", f"{child.content} ({child.attrs.get('src', '')})"
@@ -96,7 +96,7 @@ class _Markdown(Markdown):
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the terminal: what is written to it, and how many cells that takes."""
+    """A line of the terminal: its text, and its width in cells."""
 
     text: str
     cells: int
@@ -104,11 +104,11 @@ class Line:
 
 Render = Callable[[str], Sequence[Line]]
 Part = tuple[str, Style | None]
-"""A piece of a line that has one style."""
+"""A piece of a line with one style."""
 
 
 def rows(text: str, console: Console, width: int | None = None) -> list[list[Part]]:
-    """Markdown as the rows of a terminal, without empty ones at either end; ``width=None``: of the console."""
+    """Render Markdown as terminal rows, without empty ones at either end; ``width=None``: that of the console."""
     options = console.options.update(width=width or console.width, highlight=False)
     drawn: list[list[Part]] = []
     text = plain(text)
@@ -140,9 +140,9 @@ def _cells(parts: Sequence[Part]) -> int:
 
 
 def renderer(console: Console) -> Render:
-    """Draws Markdown in a terminal's colours, and as wide as it is at the moment but for one cell.
+    """Return a function that draws Markdown in a terminal's colours, one cell narrower than its current width.
 
-    Behind a line that fills the terminal, no program can know where the cursor is.
+    After a line that fills the terminal, the position of the cursor is undefined.
     """
     colours = COLOR_SYSTEMS[console.color_system] if console.color_system else None
 
@@ -159,9 +159,9 @@ def renderer(console: Console) -> Render:
 
 
 class Flow:
-    """Feed the text as it comes; `draw` gives what to send to the terminal, whose cursor nothing else may move.
+    """Streams text to a terminal: `draw` returns what to send. Nothing else may move the cursor.
 
-    ``rows``: of the terminal; lines further up cannot be changed any more. ``column``: where the cursor stands.
+    ``rows``: height of the terminal; lines further up can no longer be changed. ``column``: column of the cursor.
     """
 
     def __init__(self, render: Render, rows: int) -> None:
@@ -176,7 +176,7 @@ class Flow:
         self._open += text
 
     def draw(self) -> str:
-        """What to send so that all that is known is shown."""
+        """Return what to send to show all text so far."""
         *done, self._open = blocks(self._open)
         sent = ""
         for block in done:
@@ -207,9 +207,9 @@ class Flow:
 
 
 def blocks(text: str) -> list[str]:
-    """The blocks that are complete, and the open one behind them."""
+    """Return the complete blocks, and the open one after them."""
     found = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.map and token.nesting >= 0]
-    ended = text.count("\n")  # what the last line begins is not certain before its end: "-" may become "-1"
+    ended = text.count("\n")  # the last line is ambiguous until it ends: "-" may become "-1"
     begins = [begin for at, begin in enumerate(found) if at == 0 or begin < ended]
     if len(begins) > 1:
         lines = text.split("\n")

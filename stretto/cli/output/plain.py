@@ -1,8 +1,8 @@
-"""Text made fit for a terminal: without what others may have put into it, and in the words of the command line.
+"""Sanitised text for terminals, and messages in terms of the command line.
 
-What a model, a document or a server wrote may hold control characters, and with them sequences
-that move the cursor, change the window's title or fill the clipboard. Newlines and tabs stay. So do the characters of
-scripts from right to left, but not those that turn the direction of others.
+Text from a model, a document or a server can contain control characters, and thus sequences that move the cursor,
+change the window's title or fill the clipboard. Newlines and tabs are kept. So are characters of right-to-left scripts,
+but not those that override the direction of others.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from stretto.cli.options import OF_A_REQUEST
 from stretto.foundation.json_schema import is_deeper
 from stretto.foundation.surrogates import fix_surrogates
 
-_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # overrides and isolates: they make text read otherwise
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # overrides and isolates, which change how text reads
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"}
 _RAW_IN_JSON = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def plain(text: str) -> str:
-    """Drop all control characters but newline and tab, and those that turn the direction of text."""
+    """Drop all control characters except newline and tab, and those that change the direction of text."""
     return text.translate(_CONTROLS)
 
 
 def one_line(text: str) -> str:
-    """The same on one line, runs of white space as one space."""
+    """Do the same on one line, with runs of white space collapsed."""
     return " ".join(plain(text).split())
 
 
 def plain_json(text: str) -> str:
-    """JSON with the controls escaped that the format would allow to stand as they are."""
+    """Escape the control characters that JSON allows unescaped."""
     return _RAW_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def record_in(text: str) -> str:
-    """An object of JSON, or a list of them, on indented lines; empty for other texts, and where anything is lost."""
+    """Indent a JSON object, or a list of objects; empty for other texts, or if anything would be lost."""
     value = None
     if text.lstrip().startswith(("{", "[")):
         with suppress(ValueError, ArithmeticError, RecursionError):
@@ -62,16 +62,16 @@ def _all_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_lines(value: Any) -> str:
-    """A value as JSON on indented lines."""
+    """Format a value as indented JSON."""
     return plain_json(fix_surrogates(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 _OF_A_CLIENT = ("base_url", "fallback", "model", "prompt_family")
-_OF_A_MODEL = [name for name in OF_A_LOCAL_MODEL if name != "compiled"]  # for which there is only --no-compiled
+_OF_A_MODEL = [name for name in OF_A_LOCAL_MODEL if name != "compiled"]  # which only has --no-compiled
 _OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document", "roles": "--role"}
 
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_A_CLIENT, *_OF_A_MODEL, *OF_A_REQUEST)} | _OTHERWISE
-"""Arguments of the library by name, and the options of the command line that stand for them."""
+"""The command-line options by the names of the library's arguments."""
 
 _NAMES = "|".join(OPTIONS)
 _UNLIKE_WORDS = "|".join(name for name in OPTIONS if "_" in name)
@@ -82,7 +82,7 @@ _ARGUMENT = re.compile(
 
 
 def in_options(text: str) -> str:
-    """A message of the library with its arguments as options: ``max_tokens=0`` becomes ``--max-tokens 0``."""
+    """Rewrite the arguments in a message of the library as options: ``max_tokens=0`` becomes ``--max-tokens 0``."""
     return _ARGUMENT.sub(_option, text)
 
 

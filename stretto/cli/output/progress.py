@@ -1,4 +1,4 @@
-"""What is happening, in a few words, read off the events of an answer."""
+"""Progress of an answer in a few words, from its events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PARTS = ("section", "item", "piece", "field", "element", "sample", "proposal")
 
 @dataclass
 class _Section:
-    """One that is still to come in the text."""
+    """A section that the text has not reached yet."""
 
     heading: str
     state: str = "waiting"
@@ -38,10 +38,10 @@ class _Section:
 
 
 class Progress:
-    """Feed it events; `phrase` says where things stand, and `ahead` which sections the text has not come to.
+    """Tracks events; `phrase` describes the progress, and `ahead` the sections that the text has not reached.
 
-    ``model`` is named while nothing has been heard of it; ``loads``: it has to be loaded first; ``blocks``: the bar of
-    passages may be drawn with more than ASCII.
+    ``model`` is named until it responds; ``loads``: it has to be loaded first; ``blocks``: the bar of passages can use
+    more than ASCII.
     """
 
     def __init__(self, model: str, now_s: Callable[[], float], *, loads: bool = False, blocks: bool = True) -> None:
@@ -74,7 +74,7 @@ class Progress:
                 self._running[event.branch_id] = event.kind
                 self._note(event.branch_id, "silent")
                 if event.kind == "direct" and "plan" not in self._running.values():
-                    self._ahead.clear()  # there is no plan that can be carried out
+                    self._ahead.clear()  # there is no viable plan
             case BranchDelta():
                 self._heard = True
                 self._note(event.branch_id, "writing", event.text)
@@ -93,7 +93,7 @@ class Progress:
 
     @property
     def ahead(self) -> list[str]:
-        """A line for each section that the text has not come to: its heading, and what there is of it."""
+        """Return a line for each section that the text has not reached: its heading, and its progress."""
         return [
             f"{self._signs[each.state]} {one_line(each.heading)}"
             + (f" · {counted(len(each.text.split()), 'word')}" if each.text else "")
@@ -101,7 +101,7 @@ class Progress:
         ]
 
     def phrase(self) -> str:
-        """A few words and the seconds so far: ``writing 5 sections, 2 done · 1.4 s``."""
+        """Return a few words and the seconds so far: ``writing 5 sections, 2 done · 1.4 s``."""
         return f"{self._doing()} · {self._now_s() - self._began:.1f} s"
 
     @property
@@ -132,7 +132,7 @@ class Progress:
         return "writing" if self._heard else self._waiting
 
     def _passages(self) -> str:
-        """How many passages of a long document are read: ``reading ████░░ 12 of 18 passages``."""
+        """Return the progress in reading a long document: ``reading ████░░ 12 of 18 passages``."""
         if self._read is None:
             return f"reading: {self._waiting}" if not self._heard else "reading"
         done, total = self._read
@@ -141,7 +141,7 @@ class Progress:
 
 
 def _agreed(agreement: Agreement) -> str:
-    """How far samples agree, in a few words."""
+    """Describe in a few words how far samples agree."""
     if agreement.decided_by == "similarity":
         return f"the most typical of {counted(agreement.finished, 'sample')}"
     if agreement.decided_by == "judge":
@@ -150,16 +150,16 @@ def _agreed(agreement: Agreement) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 section``, ``2 sections``."""
+    """Return a number with its noun: ``1 section``, ``2 sections``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def status_of(answer: Answer, named: Callable[[str], str] = str) -> str:
-    """One line about a finished answer: how it was written, by the name that is ``named``, seconds, tokens, calls."""
+    """Return one line about a finished answer: strategy (as ``named`` calls it), seconds, tokens, calls."""
     timeline, usage = answer.timeline, answer.usage
     written = answer.strategy or answer.route.strategy
     instead = "" if written == answer.route.strategy else f" (instead of {named(answer.route.strategy)})"
-    local = answer.route.backend.startswith("local:")  # where nobody bills anything
+    local = answer.route.backend.startswith("local:")  # which costs nothing
     caution = ("a demonstration model, which may be wrong",) if answer.route.backend == POCKET else ()
     cost = () if local else (f"cost {answer.cost}" if answer.cost else "cost unknown",)
     first = f", first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""

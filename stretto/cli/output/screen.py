@@ -1,9 +1,8 @@
 """The two outputs: the answer on standard output, everything else on standard error.
 
-On a terminal a progress line stands behind the text while nothing streams, and below it what the text
-has not come to. Both are drawn to the right of the cursor and below it, which goes back to where it was:
-clearing the rest of the screen takes them back, whatever the user typed meanwhile, and no line above is
-touched.
+On a terminal, a progress line follows the text while nothing streams, and the sections that the text has not reached
+are below it. Both are drawn after the cursor, which then returns to its place: clearing the rest of the screen removes
+them, whatever the user typed meanwhile, and no line above is touched.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ if TYPE_CHECKING:
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.1
 REDRAW_S = 0.04  # seconds between two drawings of an answer
-PAUSES = 4  # times as long as a drawing took; a long block takes long to draw
-CALM_S = 0.5  # seconds without text before the progress line comes back: tokens are to flow without flicker
-NARROWEST = 12  # cells; a progress line shorter than this says nothing
+PAUSES = 4  # minimum pause in multiples of the last drawing time; long blocks are slow to draw
+CALM_S = 0.5  # seconds without text before the progress line returns, to avoid flicker
+NARROWEST = 12  # cells; shorter progress lines are useless
 TAB = 8
 BAR = 24  # cells
 MOST_BELOW = 8  # lines
-FEWEST_ROWS = 2 * MOST_BELOW  # of a terminal that has room for lines below the text
+FEWEST_ROWS = 2 * MOST_BELOW  # of a terminal with room for lines below the text
 
 
 class Screen:
-    """Writes text as it comes, notes beside it, and the progress line on a terminal.
+    """Writes text as it arrives, notes, and the progress line on a terminal.
 
-    ``quiet`` drops notes and progress; ``unrendered`` shows an answer as it is written, and not its Markdown drawn,
-    which is also so where the output is no terminal or NO_COLOR is set. Attributes: ``live``: both outputs are a
-    terminal that can move its cursor, so that progress can be shown; ``below``: lines to show below the text.
+    ``quiet`` drops notes and progress; ``unrendered`` shows the answer's Markdown source, as is the case if the output
+    is not a terminal or NO_COLOR is set. Attributes: ``live``: both outputs are a terminal with cursor movement, so
+    progress can be shown; ``below``: lines to show below the text.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Screen:
         self._last: Literal["", "text", "notes"] = ""
         self._open_line = False
         self._column = 0
-        self._drawn = ""  # what takes it back
+        self._drawn = ""  # the sequence that erases it
         self._frame = 0
         self._now_s = now_s
         self._next_s = 0.0
@@ -76,13 +75,13 @@ class Screen:
 
     @cached_property
     def _console(self) -> Console:
-        from rich.console import Console  # noqa: PLC0415 - most of what rich costs
+        from rich.console import Console  # noqa: PLC0415 - most of rich's import time
 
         return Console(file=self._err, highlight=False, markup=False, emoji=False)
 
     @property
     def width(self) -> int:
-        """Columns to draw in."""
+        """The width to draw in, in columns."""
         return self._console.width
 
     @property
@@ -91,7 +90,7 @@ class Screen:
         return (self._err.encoding or "").lower().replace("-", "").startswith("utf")
 
     def begin(self) -> None:
-        """The cursor is at the beginning of a line that something else has come to, such as the user's typing."""
+        """Note that the cursor is at the beginning of a line because of something else, such as user input."""
         self._last, self._open_line, self._column, self._next_s = "", False, 0, 0.0
 
     def write(self, text: str) -> None:
@@ -108,12 +107,12 @@ class Screen:
             self._open_line = not text.endswith("\n")
 
     def answer(self, text: str) -> None:
-        """Write a piece of an answer: on a terminal, its Markdown is drawn."""
+        """Write a piece of an answer: on a terminal, its Markdown is rendered."""
         if not self._renders:
             self.write(text)
             return
         if self._flow is None:
-            from rich.console import Console  # noqa: PLC0415 - most of what rich costs
+            from rich.console import Console  # noqa: PLC0415 - most of rich's import time
 
             from stretto.cli.output.markdown import Flow, renderer  # noqa: PLC0415 - likewise
 
@@ -126,7 +125,7 @@ class Screen:
 
     @property
     def redraws(self) -> bool:
-        """Whether `tick` is to be called now and then, while nothing comes as well."""
+        """Whether `tick` has to be called regularly, even while nothing arrives."""
         return self.live or self._renders
 
     def _draw_in_time(self) -> None:
@@ -134,7 +133,7 @@ class Screen:
             self._draw()
 
     def _draw(self) -> None:
-        """Draw what came of the answer."""
+        """Draw the new text of the answer."""
         if self._flow is None or not self._undrawn:
             return
         began = self._now_s()
@@ -144,13 +143,13 @@ class Screen:
             self.erase()
         self._turn_to("text")
         before, self._drawn = self._drawn, ""
-        self._out.write(before + text + self._drawn_below())  # in one piece, so that nothing flickers
+        self._out.write(before + text + self._drawn_below())  # in one write, to avoid flicker
         self._out.flush()
         ended = self._now_s()
         self._undrawn, self._due_s = False, ended + max(REDRAW_S, PAUSES * (ended - began))
 
     def _drawn_below(self) -> str:
-        """What to send so that the lines below the text are shown, and the cursor is where it was."""
+        """Return what to send to show the lines below the text and restore the cursor."""
         if not self.live or not self.below or self._console.height < FEWEST_ROWS:
             return ""
         self._drawn = "\x1b[J"
@@ -164,7 +163,7 @@ class Screen:
         return line if cell_len(line) <= room else set_cell_size(line, room - 1).rstrip() + "…"
 
     def end(self) -> None:
-        """End the line that the answer left open, if it did."""
+        """End the line if the answer left it open."""
         self.below = ()
         self._draw()
         self._flow = None
@@ -175,35 +174,35 @@ class Screen:
             self._open_line, self._column = False, 0
 
     def note(self, text: str, style: str = "dim") -> None:
-        """Say something beside the answer, on a separate line; not when quiet."""
+        """Print a note on a separate line, unless quiet."""
         if not self.quiet:
-            from rich.text import Text  # noqa: PLC0415 - most of what rich costs
+            from rich.text import Text  # noqa: PLC0415 - most of rich's import time
 
             self.show(Text(plain(in_options(text)), style=style))
 
     def warn(self, text: str) -> None:
-        """Say what the reader must not miss; not when quiet."""
+        """Print a warning, unless quiet."""
         self.note(f"warning: {one_line(text)}", "yellow")
 
     def show(self, *drawn: RenderableType) -> None:
-        """Draw something that was asked for, on standard error."""
+        """Draw requested output on standard error."""
         self.erase()
         if self._out.isatty():
             self.end()
         self._turn_to("notes")
         for each in drawn:
-            # Piped lines are not cut at 80 columns: whoever reads them knows its own width.
+            # Piped lines are not cut at 80 columns: the reader knows its own width.
             self._console.print(each, soft_wrap=not self._err.isatty())
 
     def _turn_to(self, what: Literal["text", "notes"]) -> None:
-        """Where both outputs are the same terminal, an empty line between answer and notes."""
+        """Separate answer and notes by an empty line if both outputs are the same terminal."""
         if self.live and self._last not in ("", what):
             self._err.write("\n")
             self._err.flush()
         self._last = what
 
     def tick(self, phrase: Callable[[], str]) -> None:
-        """Draw the next frame of the progress line, if it is time and there is room for it behind the text."""
+        """Draw the next frame of the progress line, if it is due and fits after the text."""
         self._draw_in_time()
         if not self.live or self._now_s() < self._next_s:
             return
@@ -215,14 +214,14 @@ class Screen:
         self._frame += 1
         line = self._fitting(f"{sign} {phrase()}", room)
         before = self._drawn = self._drawn or "\x1b[K"
-        # In one piece, so that nothing flickers.
+        # In one write, to avoid flicker.
         self._err.write(f"{before}\x1b[2m{line}\x1b[22m\x1b[{cell_len(line)}D{self._drawn_below()}")
         self._err.flush()
 
     def bar(self) -> Callable[[int, int, str], None]:
-        """Draw a bar as the progress line: what is done, of how much, what is being done, and the seconds so far.
+        """Return a callback that draws a progress bar: steps done, total, current step, and the seconds so far.
 
-        Where no terminal shows it, a note says the same at every tenth.
+        Without a terminal, a note reports every tenth instead.
         """
         began, told = self._now_s(), 0
         full, empty = ("█", "░") if self.encodes_blocks else ("#", "-")
@@ -240,14 +239,14 @@ class Screen:
         return show
 
     def erase(self) -> None:
-        """Take the progress line back."""
+        """Erase the progress line."""
         if self._drawn:
             self._err.write(self._drawn)
             self._err.flush()
             self._drawn = ""
 
     def interrupt(self) -> None:
-        """The user pressed Ctrl-C, which the terminal has shown at the cursor."""
+        """Note that the terminal has shown the user's Ctrl-C at the cursor."""
         self._undrawn = False
         self.erase()
         self._open_line = self._open_line or self.live
@@ -257,15 +256,15 @@ Cell = str | tuple[str, str]
 """A text, or a text and its style."""
 
 GAP = "  "
-NARROWEST_COLUMN = 20  # cells; a last column is not wrapped more narrowly than this
+NARROWEST_COLUMN = 20  # cells; minimum width at which the last column is wrapped
 
 
 def columns(rows: Iterable[Sequence[Cell]], *, width: int | None = None, right: Sequence[int] = ()) -> list[Text]:
-    """Draw rows as lines in aligned columns; those in ``right`` are set flush right; ``width=None`` wraps nothing.
+    """Format rows as aligned columns, those in ``right`` right-aligned; ``width=None`` disables wrapping.
 
-    There is no frame and no padding at the end of a line; the last column is wrapped below itself.
+    Lines have no frame and no trailing padding; the last column wraps within itself.
     """
-    from rich.text import Text  # noqa: PLC0415 - most of what rich costs
+    from rich.text import Text  # noqa: PLC0415 - most of rich's import time
 
     table = [[(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
     wide = [
@@ -290,8 +289,8 @@ def columns(rows: Iterable[Sequence[Cell]], *, width: int | None = None, right: 
 
 
 def print_lines(drawn: Callable[[int | None], Iterable[Text]]) -> None:
-    """Print lines that are drawn for the width of the terminal; for ``None`` where the output is no terminal."""
-    from rich.console import Console  # noqa: PLC0415 - most of what rich costs
+    """Print lines drawn for the width of the terminal, or for ``None`` if the output is not a terminal."""
+    from rich.console import Console  # noqa: PLC0415 - most of rich's import time
 
     console = Console(highlight=False, markup=False, emoji=False)
     for line in drawn(console.width if console.is_terminal else None):

@@ -1,4 +1,4 @@
-"""``--compare``: the chosen strategy and ``direct``, side by side in figures."""
+"""``--compare``: figures of the chosen strategy and ``direct``, side by side."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 Wait = Callable[[Coroutine[Any, Any, Any], str], Awaitable[object]]
-"""Waits for what has no events, and says what that is."""
+"""Waits for something without events, and shows what it is."""
 
 
 async def loaded(client: AsyncStretto, question: str, wait: Wait) -> None:
-    """Load before the clock starts what only the first of two answers would pay for: model, SDK, router."""
+    """Load model, SDK and router before timing, because only the first of two answers would wait for them."""
     local = [one_line(each.name) for each in client.backends.values() if each.name.startswith("local:")]
     await (wait(client.load(), f"loading {', '.join(local)}") if local else client.load())
-    if not client.settings.second_opinion:  # which would be a call
+    if not client.settings.second_opinion:  # which would make a call
         await client.route(question)
 
 
 async def make_ready(client: AsyncStretto, question: str, screen: Screen) -> None:
-    """The same with a progress line."""
+    """Do the same with a progress line."""
     await loaded(client, question, lambda work, doing: wait_live(work, screen, doing))
 
 
@@ -42,17 +42,17 @@ async def direct_beside(
     answer: Answer,
     request: Mapping[str, Any],
 ) -> Sequence[Answer]:
-    """The direct answer to the same request; nothing where the answer at hand is one."""
+    """Return the direct answer to the same request; nothing if the given answer is direct."""
     if _written(answer) == "direct":
         screen.note("Nothing to compare: the answer was written with direct. Compare with --strategy skeleton.")
         return ()
     screen.note("Once more with direct, to compare.")
-    with asked_for(UNKNOWN):  # or a local model would draft it from the answer at hand
+    with asked_for(UNKNOWN):  # else a local model would draft it from the given answer
         return (await answer_live(client, question, screen, silently, **{**request, "strategy": "direct"}),)
 
 
 def figures(answer: Answer) -> dict[str, float | int | None]:
-    """What is compared of an answer."""
+    """Return the compared figures of an answer."""
     words, total_s = len(answer.text.split()), answer.timeline.total_s
     return {
         "first_text_s": answer.timeline.first_text_s,
@@ -67,13 +67,13 @@ def figures(answer: Answer) -> dict[str, float | int | None]:
 
 
 def speed_up(answer: Answer, direct: Answer) -> float | None:
-    """How many times as fast the answer was as the direct one."""
+    """Return the speed-up of the answer over the direct one."""
     total_s = answer.timeline.total_s
     return direct.timeline.total_s / total_s if total_s > 0 else None
 
 
 def as_json(answers: Sequence[Answer]) -> str:
-    """One answer as it is; two with their figures, as ``{"answer", "direct", "comparison"}``."""
+    """Format one answer unchanged; two with their figures, as ``{"answer", "direct", "comparison"}``."""
     if len(answers) == 1:
         return plain_json(answers[0].model_dump_json(indent=2))
     answer, direct = answers
@@ -90,7 +90,7 @@ def as_json(answers: Sequence[Answer]) -> str:
 
 
 def table(answer: Answer, direct: Answer) -> list[Text]:
-    """The figures of both answers side by side, and one sentence."""
+    """Render the figures of both answers side by side, and one sentence."""
     units = (
         "seconds to first text",
         "seconds in total",
@@ -126,5 +126,5 @@ def _sentence(answer: Answer, direct: Answer) -> str:
 
 
 def _written(answer: Answer) -> str:
-    """The strategy that wrote an answer in the end."""
+    """Return the strategy that actually wrote an answer."""
     return answer.strategy or answer.route.strategy

@@ -1,7 +1,7 @@
-"""``--trace``: what ran when, drawn with characters; and what calls of a local model waited for.
+"""``--trace``: the timeline drawn in text, and the waiting times of calls to a local model.
 
-One row a branch: waiting for its turn, waiting for the first text, writing. The characters alone
-tell the phases apart, so the drawing holds without colour, and in ASCII where there is no more.
+One row per branch: waiting for its turn, waiting for the first text, writing. The characters alone distinguish the
+phases, so the drawing works without colour, and in ASCII.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MOST_LABEL = 24  # cells
 FEWEST_BAR = 16
 TOKENS = "  tokens"
 HEADING = f"     time{TOKENS}"
-NARROW = 56  # cells, below which labels need the room of the tokens
-MARKS_APART = 12  # cells between two numbers of the axis, at least
+NARROW = 56  # cells; below this width, labels take the room of the tokens
+MARKS_APART = 12  # minimum number of cells between two numbers of the axis
 
 
 _MOST_WAITS = 12  # rows
@@ -38,7 +38,7 @@ _WAITS = (
     ("token", "first_token_s"),
     ("text", "first_s"),
 )
-"""What a call waits for, in order, each with the time in `Span` at which that ends."""
+"""The stages that a call waits for, in order, each with the time in `Span` at which it ends."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ _STYLES = {"waiting": "dim", "silent": TERMINAL.wait, "writing": TERMINAL.accent
 
 
 def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
-    """The timeline of an answer as lines of at most ``width`` cells; ``blocks=False`` keeps to ASCII."""
+    """Render the timeline of an answer in lines of at most ``width`` cells; ``blocks=False`` uses only ASCII."""
     signs = _Signs() if blocks else _ASCII
     branches, notes = drawn(answer.branches)
     end_s = end_of(answer.branches, answer.timeline.total_s)
@@ -90,7 +90,7 @@ def _fitted(label: str, room: int) -> str:
 
 
 def _phases(branch: Branch, bar: int, end_s: float, signs: _Signs) -> Text:
-    """The bar of one branch, exactly ``bar`` cells."""
+    """Render the bar of one branch in exactly ``bar`` cells."""
     span = branch.span
     ended_s = span.ended_s if span.ended_s is not None else end_s
     started_s = span.started_s if span.started_s is not None else ended_s
@@ -100,7 +100,7 @@ def _phases(branch: Branch, bar: int, end_s: float, signs: _Signs) -> Text:
         until = round(until_s / end_s * bar)
         if phase == "writing" and span.first_s is not None:
             row = row[: bar - 1]
-            until = max(until, len(row) + 1)  # it did write, however quickly
+            until = max(until, len(row) + 1)  # it did write, however briefly
         cells = max(0, min(bar, until) - len(row))
         row.append((getattr(signs, phase) if phase else " ") * cells, _STYLES.get(phase, ""))
     if branch.status == "failed":
@@ -111,14 +111,14 @@ def _phases(branch: Branch, bar: int, end_s: float, signs: _Signs) -> Text:
 
 
 def _figures(branch: Branch, end_s: float) -> Text:
-    """How long the branch took since it was wanted, and what it wrote."""
+    """Return how long the branch took since it was requested, and how much it wrote."""
     span = branch.span
     took_s = (span.ended_s if span.ended_s is not None else end_s) - span.needed_s
     return Text(f"{took_s:7.2f} s{tokens_of(branch):>8}", "dim")
 
 
 def _axis(end_s: float, room: int, bar: int, heading: str) -> Text:
-    """Numbers above a line: seconds since the request arrived."""
+    """Render the axis: numbers above a line, in seconds since the request arrived."""
     step_s = mark_step(end_s, bar, MARKS_APART)
     numbers = " " * bar
     mark = 0
@@ -131,7 +131,7 @@ def _axis(end_s: float, room: int, bar: int, heading: str) -> Text:
 
 
 def _legend(branches: Sequence[Branch], signs: _Signs, width: int) -> list[Text]:
-    """What the signs mean, on as many lines as that takes."""
+    """Render the legend of the signs, on as many lines as needed."""
     said = {"waiting": "next in line", "silent": "waiting for the first word", "writing": "being written"}
     if any(branch.status == "failed" for branch in branches):
         said["failed"] = "failed or dropped"
@@ -145,7 +145,7 @@ def _legend(branches: Sequence[Branch], signs: _Signs, width: int) -> list[Text]
 
 
 def _decoded(answer: Answer, width: int, signs: _Signs) -> list[Text]:
-    """What the forwards of a local model gave, and how many of each source's drafts were right."""
+    """Render the tokens per forward pass of a local model, and the acceptance of each source's drafts."""
     found = answer.decoding
     if found is None:
         return []
@@ -158,7 +158,7 @@ def _decoded(answer: Answer, width: int, signs: _Signs) -> list[Text]:
 
 
 def _waits(branches: Sequence[Branch], room: int) -> list[Text]:
-    """What calls of a local model waited for before their first text: the longest of each, in seconds."""
+    """Render the stages before the first text of calls to a local model: the longest of each, in seconds."""
     local = [branch for branch in branches if branch.span.loaded_s is not None]
     if not local:
         return []
@@ -172,7 +172,7 @@ def _waits(branches: Sequence[Branch], room: int) -> list[Text]:
 
 
 def _steps_of(span: Span) -> list[float | None]:
-    """How long a call spent in each of `_WAITS`; where it ended before its first text, ``None`` for what follows."""
+    """Return the time a call spent in each of `_WAITS`; ``None`` for stages that it did not reach."""
     found: list[float | None] = []
     since: float | None = span.needed_s
     for _, name in _WAITS:
@@ -197,7 +197,7 @@ def _sources(found: DecodingStats) -> list[str]:
 
 
 def _wrapped(parts: Sequence[str], width: int, signs: _Signs) -> list[Text]:
-    """Parts side by side, on as many lines as they take."""
+    """Lay out parts side by side, on as many lines as needed."""
     lines = [parts[0]]
     for part in parts[1:]:
         joined = f"{lines[-1]} {signs.between} {part}"

@@ -1,4 +1,4 @@
-"""The chat in a whole terminal: points being written side by side, and one text when they are done.
+"""The full-screen chat: parts are shown side by side while being written, then as one text.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -13,12 +13,12 @@ import typer
 
 
 def fits() -> bool:
-    """Whether this chat can have the whole terminal; if not, it goes line by line."""
-    streams = (sys.stdin, sys.stdout, sys.__stderr__)  # the last is where it is drawn
+    """Return whether the chat can use the full screen; if not, it runs line by line."""
+    streams = (sys.stdin, sys.stdout, sys.__stderr__)  # it is drawn on the last one
     if not all(stream is not None and stream.isatty() for stream in streams):
         return False
     dumb = os.environ.get("TERM", "dumb" if os.name == "posix" else "").lower() in ("dumb", "unknown")
-    if dumb or os.environ.get("NO_COLOR") or os.environ.get("STRETTO_LOG"):  # records of the log go to the terminal
+    if dumb or os.environ.get("NO_COLOR") or os.environ.get("STRETTO_LOG"):  # log records go to the terminal
         return False
     if not (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf"):
         return False

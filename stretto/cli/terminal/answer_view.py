@@ -1,4 +1,4 @@
-"""One answer: why it is written in this way, its parts side by side, and the one text they settle into."""
+"""The view of one answer: its route, its parts side by side, and finally one text."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ WORTH_SAYING = 1.05  # times as fast
 
 
 class AnswerView(Widget):
-    """Feed it the events of an answer, and `redraw` now and then; `finish`, `stop` or `fail` ends it.
+    """Shows an answer from its events, with regular calls to `redraw`; `finish`, `stop` or `fail` ends it.
 
     Args:
-        heading: above it.
-        schema: that the answer fits, where it is a record.
+        heading: the heading above it.
+        schema: the schema of the answer, if it is a record.
 
     Attributes:
-        text: of the answer, as far as it came.
-        running: nothing has ended it yet.
+        text: the text of the answer so far.
+        running: whether the answer has not ended yet.
     """
 
     DEFAULT_CSS = """
@@ -72,7 +72,7 @@ class AnswerView(Widget):
     """
 
     class InSections(Message):
-        """An answer in sections begins: its opening is read while they fill below it."""
+        """An answer in sections begins: its opening is read while the sections fill below it."""
 
         def __init__(self, view: AnswerView) -> None:
             super().__init__()
@@ -83,39 +83,39 @@ class AnswerView(Widget):
         self.text = ""
         self.running = True
         self._record = PartialValue(schema)
-        self._grown = False  # the record, since it was shown
+        self._grown = False  # whether the record has grown since it was shown
         self._of_record = set[str]()  # branches
-        self._plan: str | None = None  # the branch that writes it
+        self._plan: str | None = None  # the branch that writes the plan
         self._route = Words(*([words(heading, "bold")] if heading else []), classes="route")
         self._passages: Passages | None = None
         self._cards: Cards | Sections | None = None
-        self._tail: Written | None = None  # the closing of a plan, which is there before its sections
+        self._tail: Written | None = None  # the closing of a plan, which arrives before its sections
         self._way = ""
-        self._received: dict[str, str] = {}  # by branch, the marks of citations included
+        self._received: dict[str, str] = {}  # by branch, including citation marks
         self._edits: list[TextEdited] = []
         self._written = Written()
         self._notes = Words()
         self._changed: set[Card | Section | Sections | Written | Passages] = set()
 
     def compose(self) -> ComposeResult:
-        """The route, the text, and what there is to say at its end."""
+        """Yield the route, the text, and the notes at its end."""
         yield self._route
         yield self._written
         yield self._notes
 
     @property
     def cards(self) -> Mapping[str, Card | Section]:
-        """The parts that are being written, by their branches; none once they have settled."""
+        """The parts being written, by branch; none once they are merged."""
         return self._cards.by_branch if self._cards is not None else {}
 
     @property
     def columns(self) -> int:
-        """How many parts stand beside each other."""
+        """The number of parts shown side by side."""
         return self._cards.columns if self._cards is not None else 0
 
     @property
     def said(self) -> str:
-        """The route, and what stands below the text."""
+        """The route, and the notes below the text."""
         return f"{self._route.said}\n{self._notes.said}"
 
     def see(self, event: Event) -> None:
@@ -173,7 +173,7 @@ class AnswerView(Widget):
             self._card(event.branch_id, name or event.branch_id).state = "silent"
 
     def _ended(self, branch: Branch) -> None:
-        """Show what a branch has become."""
+        """Show the outcome of a branch."""
         if branch.id == self._plan:
             self._plan = None
         elif branch.kind == "closing" and self._cards is not None:
@@ -190,7 +190,7 @@ class AnswerView(Widget):
                 self._changed.add(self._cards)
 
     def _read(self, branch: str, received: str) -> str:
-        """What is read of what a branch wrote."""
+        """Return the readable part of a branch's text."""
         return fields_text(received) if branch in self._of_record else without_marks(received)
 
     def _card(self, branch: str, title: str) -> Card | Section:
@@ -200,7 +200,7 @@ class AnswerView(Widget):
         elif self._cards is None:
             self._cards = Cards()
             self.mount(self._cards, after=self._route)
-            self._written.display = False  # the points show it, until they settle
+            self._written.display = False  # the cards show it until they are merged
         card = self._cards.card(branch, title)
         self._changed.add(card)
         if isinstance(self._cards, Sections):
@@ -209,7 +209,7 @@ class AnswerView(Widget):
 
     @property
     def _opening(self) -> str:
-        """The text above the first section; its last piece may come after the headings are known."""
+        """The text above the first section; its last piece can arrive after the headings are known."""
         first, text = next(iter(self.cards.values())), f"\n{self.text}"
         for label in (f"\n## {first.title}\n", f"\n1. **{first.title}**: ", f"\n- **{first.title}**: "):
             text = text.partition(label)[0]
@@ -222,20 +222,20 @@ class AnswerView(Widget):
         )
 
     def _turn_straight(self) -> None:
-        """No plan or field can be carried out: what was announced of it goes, and the text goes on."""
+        """Remove announced parts if no plan or field can be carried out, and continue with the text."""
         self._remove_cards()
         self._written.display = True
         self._written.settle(self.text)
 
     def _show_chosen(self) -> None:
-        """Of several answers one is there now: it stands in their place."""
+        """Replace alternative answers with the chosen one."""
         if self._cards is not None and self._others:
             self._remove_cards()
             self._written.display = True
 
     def redraw(self) -> None:
-        """Show what came since the last time."""
-        if self._grown and self._cards is None:  # the text comes when the whole was checked
+        """Show what arrived since the last call."""
+        if self._grown and self._cards is None:  # the text follows once the whole is validated
             self._written.settle(self.text, record_in(self._record_so_far))
             self._grown = False
         for part in self._changed:
@@ -243,13 +243,13 @@ class AnswerView(Widget):
         self._changed.clear()
 
     def show_route(self, route: Route) -> None:
-        """Say how it is written, and why."""
+        """Show the strategy, and why it was chosen."""
         self._way = route.strategy
         said = Text.assemble((name_of(route.strategy), "bold"), end="").append(f": {reason_of(route)}", "dim")
         self._route.say(*self._route.texts, said)
 
     def finish(self, answer: Answer, *, trace: bool = False) -> None:
-        """Settle into one text, and say what it took."""
+        """Merge the parts into one text, and show the figures."""
         self._settle(answer.text)
         notes = [*(footnotes_of(answer) if answer.citations else [])]
         if others := others_of(answer):
@@ -262,19 +262,19 @@ class AnswerView(Widget):
         self._notes.say(*notes)
 
     def stop(self, said: str) -> None:
-        """It ended before it was complete. What is there stays, the parts whose turn had not come included."""
+        """End an incomplete answer. Its text is kept, including parts not merged yet."""
         self._settle(self._whole_text())
         self._notes.say(words(said, "dim"))
 
     def fail(self, problem: str) -> None:
-        """Likewise, because something failed."""
+        """End an answer that failed."""
         self._settle(self._whole_text())
         self._notes.say(words(f"error: {one_line(problem)}", TERMINAL.bad))
 
     def _whole_text(self) -> str:
-        """The text so far, and behind it what is not in it yet of the parts; of several answers the longest.
+        """Return the text so far, followed by the parts not in it yet; for alternative answers, the longest.
 
-        A record is whole JSON with what is there of its fields.
+        A record is complete JSON with the fields so far.
         """
         if record := self._record_so_far:
             return record
@@ -286,7 +286,7 @@ class AnswerView(Widget):
 
     @property
     def _record_so_far(self) -> str:
-        """As JSON; empty where the answer is none, or nothing is there yet. Prose may hold a list such as [1]."""
+        """Return the record as JSON; empty if there is none yet. Prose can contain a list such as [1]."""
         text = fix_surrogates(json.dumps(self._record.value, ensure_ascii=False))
         return text if record_in(text) else ""
 
@@ -299,7 +299,7 @@ class AnswerView(Widget):
 
     @property
     def _others(self) -> bool:
-        """Whether the cards are several answers."""
+        """Whether the cards are alternative answers."""
         return self._way in ("consensus", "collaborate", "cascade")
 
     def _remove_cards(self) -> None:
@@ -311,13 +311,13 @@ class AnswerView(Widget):
 
 
 def timeline_of(answer: Answer, width: int) -> list[Text]:
-    """What ran when, as lines that are not wrapped."""
+    """Return the timeline as unwrapped lines."""
     lines = render_timeline(answer, max(20, width))
     return [words(""), *(Text(line.plain, line.style, spans=line.spans, no_wrap=True, end="") for line in lines)]
 
 
 def estimate_of(answer: Answer) -> str:
-    """How much faster it was than its parts one after another; parts that run together slow each other."""
+    """Estimate the speed-up over writing the parts sequentially; concurrent parts slow each other down."""
     parts = [branch for branch in answer.branches if branch.kind in PARTS and branch.status == "finished"]
     took = [part.span.ended_s - part.span.first_s for part in parts if part.span.first_s and part.span.ended_s]
     if len(took) < 2 or answer.timeline.total_s <= 0:
@@ -327,12 +327,12 @@ def estimate_of(answer: Answer) -> str:
     return said if times > WORTH_SAYING else ""
 
 
-MOST = 6  # changes that are listed, alike ones together
+MOST = 6  # listed changes, with equal ones grouped
 LONGEST = 60  # characters of one
 
 
 def changes_of(edits: Sequence[TextEdited], text: str, *, trace: bool) -> list[Text]:
-    """A count and the changes, alike ones once; with ``trace``, each with its line in the text."""
+    """Render the number of changes and a list, equal ones once; with ``trace``, each with its line in the text."""
     if not edits:
         return []
     alike = Counter((edit.old, edit.new) for edit in edits)
@@ -360,7 +360,7 @@ UNREAD, READ, FOUND, LEFT_OUT = "░", "▒", "█", "×"
 
 
 class Passages(Lines):
-    """One mark a passage in the order of the text; one for several where the terminal is narrower."""
+    """One mark per passage in the order of the text; grouped on a narrower terminal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -368,12 +368,12 @@ class Passages(Lines):
         self._total = 0
 
     def read(self, record: PassageRecord, total: int) -> None:
-        """Take one passage into account; `changed` shows it."""
+        """Record one passage; `changed` shows it."""
         self._records.append(record)
         self._total = total
 
     def draw_rows(self, width: int) -> list[Strip]:
-        """The marks, and how many passages hold something for the question."""
+        """Render the marks, and the number of passages relevant to the question."""
         if not self._total:
             return []
         ordered = sorted(self._records, key=lambda each: (each.document, each.start))

@@ -1,4 +1,4 @@
-"""Where a question is typed: Enter sends it, Ctrl-J begins another line."""
+"""The input field for questions: Enter sends, Ctrl-J begins a new line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEWLINES = ("ctrl+j", "shift+enter", "alt+enter")
 
 
 class Asking(TextArea):
-    """As high as its text, up to eight rows."""
+    """An input field as high as its text, up to eight rows."""
 
     DEFAULT_CSS = f"""
     Asking {{ height: auto; max-height: 10; width: 1fr; padding: 0 1; background: ansi_default; }}
@@ -30,10 +30,10 @@ class Asking(TextArea):
         text: str
 
     class EditLast(Message):
-        """Up was pressed where nothing is typed."""
+        """Up was pressed in an empty field."""
 
     class Leave(Message):
-        """Ctrl-D was pressed where nothing is typed."""
+        """Ctrl-D was pressed in an empty field."""
 
     def __init__(self) -> None:
         super().__init__(soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False)
@@ -56,18 +56,18 @@ class Asking(TextArea):
             event.stop()
             event.prevent_default()
             self.post_message(self.EditLast() if key == "up" else self.Leave())
-        # All other keys go on to Textual's own handler.
+        # All other keys are left to Textual's handler.
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Take the characters of what is pasted; Textual's own handler inserts them."""
+        """Sanitise pasted text; Textual's handler inserts it."""
         event.text = _typed(event.text)
 
     def put(self, text: str) -> None:
-        """Show a text, with the cursor behind it."""
+        """Show a text, with the cursor at its end."""
         self.load_text(_typed(text))
         self.move_cursor(self.document.end)
 
 
 def _typed(text: str) -> str:
-    """What a person could have typed: terminals paste carriage returns, and others may have hidden more."""
+    """Return text as a person could have typed it: pasted text has carriage returns, and may hide other characters."""
     return plain(text.replace("\r\n", "\n").replace("\r", "\n")).replace("\t", "    ")

@@ -1,4 +1,4 @@
-"""The parts of an answer side by side, while they are written."""
+"""The parts of an answer side by side while they are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stretto.display.palette import TERMINAL
 NARROWEST = 34  # cells of a column
 MOST_COLUMNS = 4
 FEWEST_ROWS, MOST_ROWS = 2, 9  # of a card, its title included
-_AROUND = 8  # rows of the screen that are not for cards
+_AROUND = 8  # rows of the screen not used for cards
 _TAIL = 4_000  # characters of a part that are drawn: a card shows its end
 STYLES = {
     "waiting": "dim",
@@ -41,7 +41,7 @@ class Card(Lines):
         self.rows = FEWEST_ROWS
 
     def draw_rows(self, width: int) -> list[Strip]:
-        """Always as many rows as it has, so that its neighbours stay where they are."""
+        """Render a fixed number of rows, so that neighbouring cards do not move."""
         name: Part = (set_cell_size(f"{SIGNS[self.state]} {one_line(self.title)}", width), CONSOLE.get_style("bold"))
         if self.state != "writing":
             name = (name[0], CONSOLE.get_style(f"bold {STYLES[self.state]}"))
@@ -56,7 +56,7 @@ class Card(Lines):
 
 
 class Cards(Widget):
-    """As many columns as there is room for; on a narrow terminal one part below the other."""
+    """Cards in as many columns as fit; one below the other on a narrow terminal."""
 
     DEFAULT_CSS = """
     Cards { layout: grid; grid-size: 1; grid-gutter: 1 2; grid-rows: auto; height: auto; width: 1fr; margin: 0 0 1 0; }
@@ -68,7 +68,7 @@ class Cards(Widget):
         self.columns = 1
 
     def card(self, branch: str, title: str) -> Card:
-        """The card of a branch, which is made if there is none."""
+        """Return the card of a branch, created if missing."""
         if branch not in self.by_branch:
             self.by_branch[branch] = Card(title)
             self.mount(self.by_branch[branch])
@@ -78,7 +78,7 @@ class Cards(Widget):
         return card
 
     def on_resize(self, _: events.Resize) -> None:
-        """The terminal, or the room beside a comparison, has another width."""
+        """Adapt to a new width of the terminal, or of the space next to a comparison."""
         self._arrange()
 
     def _arrange(self) -> None:

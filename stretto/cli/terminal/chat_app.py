@@ -1,4 +1,4 @@
-"""The application: the conversation above, the question below, and a line on how things stand."""
+"""The application: the conversation, the question below it, and a status line."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WAITS = "Enter sends your question when this answer is complete"
 
 
 class ChatApp(App[None]):
-    """A chat. ``state`` is what it is about; ``trace``: draw what ran when below each answer."""
+    """The full-screen chat of a ``state``; ``trace``: draw a timeline below each answer."""
 
     CSS = """
     Screen { layout: vertical; }
@@ -67,7 +67,7 @@ class ChatApp(App[None]):
 
     def __init__(self, state: ChatState, *, trace: bool = False) -> None:
         super().__init__()
-        self.theme = "ansi-dark"  # the terminal's own colours, whether it is light or dark
+        self.theme = "ansi-dark"  # the terminal's own colours, light or dark
         self.state = state
         self.talk = Talk()
         self.asking = Asking()
@@ -78,24 +78,24 @@ class ChatApp(App[None]):
         self._editing = False
 
     def compose(self) -> ComposeResult:
-        """The conversation, the question, and the line at the foot."""
+        """Yield the conversation, the question, and the status line."""
         yield self.talk
         yield self.asking
         yield self._foot
 
     @property
     def busy(self) -> bool:
-        """An answer is being written, or a command carried out."""
+        """Whether an answer is being written, or a command carried out."""
         return self._work is not None and not self._work.is_finished
 
     @property
     def foot(self) -> str:
-        """What the line at the foot says."""
+        """The text of the status line."""
         return self._foot.said
 
     async def on_mount(self) -> None:
-        """Show what there is already; a last question without an answer is to be sent again."""
-        asyncio.get_running_loop().set_task_factory(None)  # Textual's starts tasks at once, which answers do not expect
+        """Show the existing turns; put a last question without an answer into the input field."""
+        asyncio.get_running_loop().set_task_factory(None)  # Textual's starts tasks eagerly, which answers do not expect
         self.talk.anchor()
         if not self.state.turns:
             self.talk.note([*opening(self.state.name)])
@@ -117,7 +117,7 @@ class ChatApp(App[None]):
             self._foot.say(words(said, TERMINAL.accent if self.busy else "dim"))
 
     def _said(self, width: int) -> str:
-        """Where things stand and which keys help, in so many cells; on a narrow terminal the keys come first."""
+        """Return the status and the useful keys within ``width`` cells; the keys come first on a narrow terminal."""
         if self.busy:
             hints = (WAITS + STOPS, WAITS) if self._hint == WAITS else ()
             if fitting := next((said for said in hints if cell_len(said) <= width), None):
@@ -134,13 +134,13 @@ class ChatApp(App[None]):
 
     @on(Asking.Sent)
     def sent(self, message: Asking.Sent) -> None:
-        """Obey a command, or answer a question; not both at once."""
+        """Carry out a command or answer a question, one at a time."""
         text = message.text.strip()
         self._hint = ""
         if not text:
             return
         if self.busy:
-            self._hint = WAITS  # the question stays where it is
+            self._hint = WAITS  # the question stays in the field
             return
         try:
             command = command_in(text)
@@ -158,12 +158,12 @@ class ChatApp(App[None]):
 
     @on(Asking.EditLast)
     def edit_last(self) -> None:
-        """Up was pressed: take the last question up again."""
+        """Edit the last question after Up was pressed."""
         if self.state.turns and not self.busy:
             self._edit(self.state.turns[-1].question)
 
     def _edit(self, question: str | None) -> None:
-        """Edit a question, which is then sent instead of the last one; ``None``: begin an empty one."""
+        """Edit a question to replace the last one; ``None``: begin an empty one."""
         self._editing = question is not None
         self.asking.set_class(self._editing, "-editing")
         self.asking.put(question or "")
@@ -216,7 +216,7 @@ class ChatApp(App[None]):
             self.talk.note(timeline_of(last, self.size.width - 4))
 
     def action_interrupt(self) -> None:
-        """Ctrl-C: stop the answer; else copy what is selected; else give up what is typed."""
+        """Handle Ctrl-C: stop the answer, else copy the selection, else clear the input."""
         if self.busy:
             self._stop()
         elif selected := self.screen.get_selected_text() or self.asking.selected_text:
@@ -229,7 +229,7 @@ class ChatApp(App[None]):
             self._hint = "Ctrl-D ends the chat"
 
     def action_stop(self) -> None:
-        """Escape: stop the answer, or leave the question that is being edited."""
+        """Handle Escape: stop the answer, or cancel editing."""
         if self.busy:
             self._stop()
         elif self._editing:
@@ -252,12 +252,12 @@ class ChatApp(App[None]):
         self.leave()
 
     def leave(self, code: int = 0) -> None:
-        """The same from outside; what there is of an answer is kept."""
+        """Leave on a request from outside; a partial answer is saved."""
         self._stop()
         self.exit(return_code=code)
 
     def on_click(self, _: events.Click) -> None:
-        """Wherever is clicked, what is typed next is a question."""
+        """Keep the focus on the input field wherever the user clicks."""
         self.asking.focus()
 
 
@@ -274,11 +274,11 @@ EXAMPLES = {
         "What helps against a damp house?",
     )
 }
-_BARS = ((0, 9), (2, 12), (4, 10))  # where each begins, and how long it is
+_BARS = ((0, 9), (2, 12), (4, 10))  # where each bar begins, and its length
 
 
 def opening(model: str) -> Iterator[Text]:
-    """Its lines, for a model's name."""
+    """Yield the lines of the opening screen for a model."""
     beside = (Text(""), Text("Stretto", "bold"), Text("Answers that are written in several places at once", "dim"))
     for (begins, long), said in zip(_BARS, beside, strict=True):
         yield Text.assemble((" " * begins + "━" * long).ljust(18), said, style=TERMINAL.accent, end="")
@@ -290,7 +290,7 @@ def opening(model: str) -> Iterator[Text]:
 
 
 def run_chat(state: ChatState, *, trace: bool, mouse: bool) -> int:
-    """Chat until the user leaves. Returns the exit code; the client is closed."""
+    """Run the chat until the user leaves, and close the client. Return the exit code."""
     app = ChatApp(state, trace=trace)
     with ExitStack() as leaving, asyncio.Runner() as runner:
         try:

@@ -1,4 +1,4 @@
-"""What the calls of a record write, as people read it while it comes."""
+"""Readable text of the calls that write a record, while it arrives."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stretto.values.partial_values import PartialValue
 __all__ = ["KINDS", "fields_text"]
 
 KINDS = {"fields": "First fields", "field": "", "element": "", "lookup": ""}
-"""Kinds of the branches that write a record, and their names where they have no title."""
+"""Kinds of branches that write a record, and their names if they have no title."""
 
 
 def fields_text(text: str) -> str:
-    """The one field of an object of JSON, or each with its name, as far as it is there."""
+    """Return the only field of a possibly incomplete JSON object, or each field with its name."""
     so_far = PartialValue({})
     so_far.feed(TextDelta(text=text))
     match so_far.value:

@@ -1,7 +1,7 @@
-"""Widgets that draw rows: of words with a style, and the base of all that shows the text of others.
+"""Widgets that draw rows of styled text, the base of all widgets that show untrusted text.
 
-What a model, a file or a server wrote reaches the screen only through these rows, as characters with a style. It is
-never read as markup of Rich or Textual, and no cell of it can be clicked.
+Text from a model, a file or a server reaches the screen only through these rows, as styled characters. It is never
+parsed as markup of Rich or Textual, and cannot be clicked.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from stretto.display.palette import TERMINAL
 CONSOLE = Console(
     file=io.StringIO(), width=80, force_terminal=True, legacy_windows=False, markup=False, emoji=False, highlight=False
 )
-_BREAKS = str.maketrans({"\u2028": "\n", "\u2029": "\n"})  # which others would take for the end of a line
+_BREAKS = str.maketrans({"\u2028": "\n", "\u2029": "\n"})  # which others treat as line ends
 
 
 def words(text: str, style: str = "") -> Text:
-    """Text of others, as characters."""
+    """Return untrusted text as plain characters."""
     return Text(plain(text).translate(_BREAKS), style, end="")
 
 
 def strips_of(rows: Iterable[Sequence[Part]]) -> list[Strip]:
-    """Rows as Textual draws them."""
+    """Convert rows to Textual's strips."""
     return [
         Strip([Segment(text.translate(_BREAKS).replace("\n", " "), style) for text, style in row if text])
         for row in rows
@@ -42,13 +42,13 @@ def strips_of(rows: Iterable[Sequence[Part]]) -> list[Strip]:
 
 
 def _parts(line: Text) -> list[Part]:
-    """The pieces of a line; a text's own style lies below those of its parts."""
+    """Return the pieces of a line; the styles of its parts override that of the whole text."""
     below = CONSOLE.get_style(line.style)
     return [(segment.text, below + (segment.style or Style.null())) for segment in line.render(CONSOLE)]
 
 
 class Lines(Widget):
-    """Rows that depend on the width only. They can be selected with the mouse."""
+    """A widget whose rows depend only on the width. Text can be selected with the mouse."""
 
     DEFAULT_CSS = "Lines { width: 1fr; height: auto; }"
     ALLOW_SELECT = True
@@ -58,11 +58,11 @@ class Lines(Widget):
         self._kept: tuple[int, list[Strip]] = (-1, [])
 
     def draw_rows(self, width: int) -> list[Strip]:
-        """All rows, for this many cells."""
+        """Render all rows for this width in cells."""
         raise NotImplementedError
 
     def changed(self) -> None:
-        """The rows are to be drawn again."""
+        """Redraw the rows."""
         self._kept = (-1, [])
         self.refresh(layout=True)
 
@@ -75,7 +75,7 @@ class Lines(Widget):
         return len(self._strips(width)) if width > 0 else 0
 
     def render_line(self, y: int) -> Strip:
-        """One row, with what of it is selected."""
+        """Render one row with its selection."""
         strips = self._strips(self.size.width)
         if y >= len(strips):
             return Strip.blank(self.size.width, self.rich_style)
@@ -93,7 +93,7 @@ class Lines(Widget):
 
 
 class Words(Lines):
-    """Texts one below the other, wrapped."""
+    """Texts below each other, wrapped."""
 
     def __init__(self, *texts: Text, classes: str | None = None, id: str | None = None) -> None:  # noqa: A002 - as above
         super().__init__(classes=classes, id=id)
@@ -105,30 +105,30 @@ class Words(Lines):
         self.changed()
 
     def draw_rows(self, width: int) -> list[Strip]:
-        """Each text on as many rows as it takes."""
+        """Render each text on as many rows as needed."""
         return strips_of(_parts(line) for text in self.texts for line in text.wrap(CONSOLE, width))
 
     @property
     def said(self) -> str:
-        """What it shows, without styles."""
+        """The text shown, without styles."""
         return "\n".join(text.plain for text in self.texts)
 
 
 class Foot(Words):
-    """One row, which changes all the time without moving anything else."""
+    """A status row, which changes often without moving anything else."""
 
     DEFAULT_CSS = "Foot { height: 1; padding: 0 1; }"
 
     def changed(self) -> None:
-        """Draw it again where it is."""
+        """Redraw it in place."""
         self._kept = (-1, [])
         self.refresh()
 
 
 class Written(Lines):
-    """Feed it pieces. Blocks that are complete are drawn once for each width, the open one with each `show`.
+    """Streamed Markdown. Complete blocks are drawn once per width, the open one with each `changed`.
 
-    A record of JSON is drawn as it is: Markdown would take some of its signs away.
+    JSON records are drawn verbatim: Markdown would drop some of their characters.
     """
 
     def __init__(self, text: str = "", *, classes: str | None = None) -> None:
@@ -140,18 +140,18 @@ class Written(Lines):
         self._done: list[Strip] = []
 
     def feed(self, piece: str) -> None:
-        """Take the next piece; `changed` shows it."""
+        """Add the next piece; `changed` shows it."""
         self.text += piece
         self._open += piece
 
     def settle(self, text: str, record: str = "") -> None:
-        """Show this text instead, which may be a record: it is shown as JSON on lines."""
+        """Show this text instead; a ``record`` is shown as indented JSON."""
         self.text, self._record = text, record
         self._width = -1
         self.changed()
 
     def draw_rows(self, width: int) -> list[Strip]:
-        """The blocks, with an empty row between them."""
+        """Render the blocks, with an empty row between them."""
         if self._record:
             return strips_of(_parts(line) for line in words(self._record, TERMINAL.code).wrap(CONSOLE, width))
         if width != self._width:

@@ -1,4 +1,4 @@
-"""The sections of an answer, where they will stand: their headings at once, the text below each as it comes."""
+"""The sections of an answer in their final place: headings at once, the text below each as it arrives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stretto.cli.terminal.lines import Words, Written, words
 from stretto.cli.terminal.unwritten import behind_name
 from stretto.display.palette import TERMINAL
 
-FEWEST_ROWS = 2  # of a section that is not read yet
+FEWEST_ROWS = 2  # of a section below the one being read
 
 
 class Section(Widget):
-    """One section: its heading, with what becomes of it, and its text."""
+    """One section: its heading, its status, and its text."""
 
     DEFAULT_CSS = """
     Section { layout: vertical; height: auto; width: 1fr; margin: 0 0 1 0; }
@@ -37,16 +37,16 @@ class Section(Widget):
         yield self._written
 
     def on_mount(self) -> None:
-        """It may have changed before."""
+        """Show changes from before it was mounted."""
         self.changed()
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of it follows."""
+        """Whether the section is complete."""
         return self.state in ("finished", "failed", "discarded")
 
     def changed(self) -> None:
-        """Show what came since the last time."""
+        """Show what arrived since the last call."""
         style = "bold" if self.state == "writing" else f"bold {STYLES[self.state]}"
         heading = Text.assemble((f"{SIGNS[self.state]} ", style), words(one_line(self.title), "bold"), end="")
         if self.text:
@@ -63,14 +63,14 @@ class Section(Widget):
             self._written.settle(text)
 
     def open(self, *, whole: bool) -> None:
-        """Show all rows of its text, or the first ones."""
+        """Show all rows of the text, or only the first ones."""
         self._written.styles.max_height = None if whole else FEWEST_ROWS
 
 
 class Sections(Widget):
-    """All of them, one below the other.
+    """All sections, one below the other.
 
-    Down to the first that is not complete they are whole, and grow. What is read has nothing above it that grows.
+    Sections are shown in full down to the first incomplete one, so nothing above the reader's place grows.
     """
 
     DEFAULT_CSS = "Sections { layout: vertical; height: auto; width: 1fr; }"
@@ -81,7 +81,7 @@ class Sections(Widget):
         self.columns = 1
 
     def card(self, branch: str, title: str) -> Section:
-        """The section of a branch, which is made if there is none."""
+        """Return the section of a branch, created if missing."""
         if branch not in self.by_branch:
             self.by_branch[branch] = Section(title)
             self.mount(self.by_branch[branch])
@@ -90,7 +90,7 @@ class Sections(Widget):
         return section
 
     def changed(self) -> None:
-        """Open what is to be read now."""
+        """Expand the sections to be read now."""
         whole = True
         for section in self.by_branch.values():
             section.open(whole=whole)

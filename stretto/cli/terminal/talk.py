@@ -1,4 +1,4 @@
-"""The conversation on the screen: questions, answers, and what else is said."""
+"""The conversation on the screen: questions, answers, and notes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stretto.cli.terminal.lines import Words, words
 from stretto.display.palette import TERMINAL
 from stretto.values.answer import Answer
 
-MOST_SHOWN = 50  # turns of a chat that is gone on with
+MOST_SHOWN = 50  # turns of a resumed chat
 
 
 class Talk(VerticalScroll):
-    """Follows what is new, unless the reader has scrolled away from it."""
+    """A scrolling view that follows new text, unless the reader has scrolled away."""
 
     DEFAULT_CSS = """
     Talk { height: 1fr; width: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
@@ -35,21 +35,21 @@ class Talk(VerticalScroll):
         super().__init__(can_focus=False)
         self._turns: list[str] = []
         self._numbers = count()
-        self._top: tuple[Widget, AnswerView] | None = None  # a question that stays at the top, and its answer
+        self._top: tuple[Widget, AnswerView] | None = None  # a question pinned to the top, and its answer
 
     def on_mount(self) -> None:
-        """A place is known, and can be scrolled to, once all is laid out."""
+        """Scroll after every layout, when positions are known."""
         self.screen.screen_layout_refresh_signal.subscribe(self, lambda _: self._hold(), immediate=True)
 
     def on_answer_view_in_sections(self, message: AnswerView.InSections) -> None:
-        """Put the question to the top, where it stays: what is read is not moved by what is written below it."""
+        """Pin the question to the top, so that text written below does not move the reader's place."""
         message.stop()
         self.anchor(False)
         self._top = self.query(f".question.{self._turns[-1]}").first(), message.view
         self._hold()
 
     def _hold(self) -> None:
-        """Leave room below the question that stays at the top, and scroll there as far as there is room yet."""
+        """Reserve room below the pinned question, and scroll to it as far as possible."""
         if self._top is None:
             return
         question, view = self._top
@@ -58,26 +58,26 @@ class Talk(VerticalScroll):
             self.scroll_y = self.scroll_target_y = place.y
 
     def anchor(self, anchor: bool = True) -> None:
-        """Follow what is new, or nothing."""
+        """Start or stop following new text."""
         self._top = None
         super().anchor(anchor)
 
     def release_anchor(self) -> None:
-        """The reader scrolls."""
+        """Stop following because the reader scrolls."""
         self._top = None
         super().release_anchor()
 
     def note(self, text: str | Sequence[Text], style: str = "") -> None:
-        """Say something beside the conversation."""
+        """Show a note in the conversation."""
         said = [words(text, style)] if isinstance(text, str) else text
         self.mount(Words(*said, classes="note"))
 
     def problem(self, error: object) -> None:
-        """Say what went wrong."""
+        """Show an error."""
         self.note(f"error: {one_line(str(error))}", TERMINAL.bad)
 
     async def begin(self, question: str, answer: Widget, *, instead: bool = False) -> None:
-        """Show a question with the place of its answer, or both ``instead`` of the last ones."""
+        """Show a question with the view of its answer, or both ``instead`` of the last ones."""
         if instead and self._turns:
             self.query(f".{self._turns.pop()}").remove()
         for view in self.query(AnswerView):
@@ -91,7 +91,7 @@ class Talk(VerticalScroll):
         return Words(words(f"> {question}", f"bold {TERMINAL.accent}"), classes=f"question {name}"), answer
 
     async def show(self, turns: Sequence[Turn], chat: str, *, trace: bool) -> Answer | None:
-        """The turns of a chat that is gone on with. Returns the last whole answer of them."""
+        """Show the turns of a resumed chat, and return their last complete answer."""
         last, shown = None, list[Widget]()
         if hidden := len(turns[:-MOST_SHOWN]):
             self.note(f"{hidden:,} earlier turns: stretto chats show {chat}", "dim")
@@ -110,13 +110,13 @@ class Talk(VerticalScroll):
         return last
 
     def empty(self) -> None:
-        """Show nothing of the conversation any more."""
+        """Clear the conversation."""
         self._turns.clear()
         self.remove_children()
 
 
 def _answer_of(turn: Turn) -> Answer | None:
-    """The whole answer; ``None`` where there is none, or another version of the program wrote it."""
+    """Return the complete answer; ``None`` if there is none, or if it is from an incompatible version."""
     try:
         return Answer.model_validate(turn.answer) if turn.answer is not None else None
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Asks, shows the answer while it is written, and keeps it."""
+"""One turn: asks, shows the answer while it is written, and saves it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Answering:
     """Writes one answer at a time into the conversation.
 
     Attributes:
-        trace: draw what ran when, below each answer.
-        last: the last whole answer.
+        trace: whether to draw a timeline below each answer.
+        last: the last complete answer.
     """
 
     def __init__(self, state: ChatState, talk: Talk, *, trace: bool) -> None:
@@ -49,25 +49,25 @@ class Answering:
         return self._state.request.get("response_format")
 
     def redraw(self) -> None:
-        """Show what came of the answer since the last time."""
+        """Show what arrived of the answer since the last call."""
         if self._view is not None:
             self._view.redraw()
 
     def phrase(self) -> str:
-        """Where things stand, in a few words."""
+        """Return the progress in a few words."""
         self._frame += 1
         doing = self._doing or (self._progress.phrase() if self._progress else "a moment")
         return f"{FRAMES[self._frame % len(FRAMES)]} {doing}"
 
     async def ask(self, question: str, *, instead: bool = False) -> None:
-        """Answer a question, as the next or ``instead`` of the last one."""
+        """Answer a question, as the next one or ``instead`` of the last one."""
         self._state.ask(question, instead=instead)
         view = AnswerView(schema=self._schema)
         await self._talk.begin(question, view, instead=instead)
         await self._kept(view)
 
     async def compare(self, rest: str) -> None:
-        """Answer in the chosen way and once more in one piece, side by side, and say which was faster."""
+        """Answer with the chosen strategy and again in one piece, side by side, and show which was faster."""
         from stretto.cli.output.side_by_side import loaded, table  # noqa: PLC0415 - only here
 
         question = rest or self._state.last().question
@@ -98,7 +98,7 @@ class Answering:
         await work
 
     def stop(self) -> None:
-        """End the answer that is being written, as far as a reader is concerned; what there is of it is kept."""
+        """Stop the current answer; its text so far is saved."""
         if self._view is not None and self._view.running:
             said = f"Stopped after {time.monotonic() - self._began_s:.1f} s."
             self._view.stop(said)
@@ -107,7 +107,7 @@ class Answering:
                 self._warn(self._state.unkept)
 
     async def _kept(self, view: AnswerView) -> Answer | None:
-        """Write an answer that belongs to the conversation."""
+        """Write an answer that becomes part of the conversation."""
         self._warn(self._state.unkept)
         answer = await self._write(view, self._state.request, keeps=True)
         if answer is not None:
@@ -118,7 +118,7 @@ class Answering:
         return answer
 
     async def _write(self, view: AnswerView, request: Mapping[str, Any], *, keeps: bool) -> Answer | None:
-        """Write one answer into its view; ``None`` where it failed, which is said there."""
+        """Write one answer into its view; return ``None`` if it failed, which the view shows."""
         state = self._state
         loads = state.fresh and state.name.startswith("local:")
         self._progress = Progress(state.name, time.monotonic, loads=loads)
@@ -147,7 +147,7 @@ class Answering:
 
 
 class SideBySide(Widget):
-    """An answer in parts, and one that is written in one piece."""
+    """An answer in parts next to one written in one piece."""
 
     DEFAULT_CSS = """
     SideBySide { layout: horizontal; height: auto; width: 1fr; }
@@ -160,6 +160,6 @@ class SideBySide(Widget):
         self.direct = AnswerView("In one piece", schema)
 
     def compose(self) -> ComposeResult:
-        """The chosen way first."""
+        """Yield both answers, the chosen strategy first."""
         yield self.chosen
         yield self.direct

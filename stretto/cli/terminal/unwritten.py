@@ -1,28 +1,28 @@
-"""What an answer that ended too early has: its text, and what its parts hold beyond that."""
+"""The text of an answer that ended early, with the text of its parts that was not merged yet."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-_LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number that a model wrote, and the merge may have taken away
-_MARK = re.compile(r"\s*(?:#{1,6}|[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # of a list or a heading
-_HEADED = re.compile(r"^## ", re.MULTILINE)  # a section, as answers head them
-_NUMBERED = re.compile(r"^(\d{1,3})\. \*\*", re.MULTILINE)  # a point, as answers number them
+_LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number from the model, which merging may have removed
+_MARK = re.compile(r"\s*(?:#{1,6}|[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # mark of a list or a heading
+_HEADED = re.compile(r"^## ", re.MULTILINE)  # heading of a section
+_NUMBERED = re.compile(r"^(\d{1,3})\. \*\*", re.MULTILINE)  # number of a point
 _BEHIND_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*")
 
 
 def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
-    """Put behind the text what is not in it yet of the parts, pairs of title and text in reading order.
+    """Append what the text lacks of its parts, pairs of title and text in reading order.
 
-    Titles, labels, indents and notes depend on the form of the answer, so only the letters of a part are looked for,
-    each part behind the one before it. The first that is not there may have begun: it is written to its end.
+    Titles, labels, indents and notes depend on the form of the answer, so only the letters of a part are matched, each
+    part after the previous one. The first missing part may have begun: only its rest is appended.
     """
     letters, places = _letters(text)
     headed = _HEADED.search(text) is not None
     read = 0
     later: list[str] = []
-    number = int((_NUMBERED.findall(text) or [0])[-1])  # of the last point that is there, where points have numbers
+    number = int((_NUMBERED.findall(text) or [0])[-1])  # of the last point so far, if points are numbered
     for title, part in parts:
         own, own_places = _letters(part, _behind_label(title, part))
         at = letters.find(own, read)
@@ -43,7 +43,7 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
 
 
 def _begun(text: str, own: str, letters: str, places: list[int], read: int) -> int:
-    """How many letters of a part the text ends with, which must begin where a word does."""
+    """Return how many letters of a part the text ends with, starting at the beginning of a word."""
     for count in range(min(len(own), len(letters) - read), 0, -1):
         start = len(letters) - count
         at_word = start == read or not text[places[start] - 1].isalnum()
@@ -53,7 +53,7 @@ def _begun(text: str, own: str, letters: str, places: list[int], read: int) -> i
 
 
 def _ends_in_label(text: str, title: str, since: int) -> bool:
-    """Whether a text ends in the mark or name of a part, behind which nothing of the part is there yet."""
+    """Return whether a text ends with the mark or name of a part, without any of its text."""
     start = text.rstrip().rfind("\n") + 1
     line = text[start:].strip()
     mark = _MARK.match(line)
@@ -62,7 +62,7 @@ def _ends_in_label(text: str, title: str, since: int) -> bool:
 
 
 def behind_name(title: str, part: str) -> str | None:
-    """The text of a part behind its mark and title, where a model wrote these, too; ``None`` where it did not."""
+    """Return a part's text after its mark and title, if the model wrote these too; else ``None``."""
     mark = _MARK.match(part)
     name = re.sub(r"^[*_\"“„«']{0,3}", "", part[mark.end() if mark else 0 :].lstrip())
     behind = _BEHIND_NAME.match(name, len(title)) if title and name.startswith(title) else None
@@ -75,7 +75,7 @@ def _without_label(title: str, part: str) -> str:
 
 
 def _joined(text: str, title: str, part: str) -> str:
-    """A part behind its mark or name, where the name may be the part's own first word."""
+    """Join a part to its mark or name, where the name may also be the first word of the part."""
     if title and text.endswith(title) and part.startswith(title):
         return text + part[len(title) :]
     return text + ("" if text.endswith("：") or text[-1:].isspace() else " ") + part
@@ -86,7 +86,7 @@ def _bare(name: str) -> str:
 
 
 def _behind_label(title: str, part: str) -> int:
-    """Where a part begins behind its own number and title."""
+    """Return the position of a part's text after its number and title."""
     lead = _LEAD.match(part)
     start = lead.end() if lead else 0
     start += len(title) if part[start:].startswith(title) else 0
@@ -94,6 +94,6 @@ def _behind_label(title: str, part: str) -> int:
 
 
 def _letters(text: str, start: int = 0) -> tuple[str, list[int]]:
-    """Letters and digits, and where each stands."""
+    """Return the letters and digits, and their positions."""
     places = [at for at in range(start, len(text)) if text[at].isalnum()]
     return "".join(text[at] for at in places), places

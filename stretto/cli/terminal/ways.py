@@ -1,4 +1,4 @@
-"""What the chats call things, for people who do not know the names of the interface: docs/design/README.md."""
+"""Names in the chats, for people who do not know those of the API: docs/design/README.md."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _ASKED = "Asked for by the caller"
 
 
 def name_of(strategy: str) -> str:
-    """How an answer is written; a strategy of somebody's own keeps its name."""
+    """Return the display name of a strategy; custom strategies keep their names."""
     return NAMES.get(strategy, one_line(strategy))
 
 
 def reason_of(route: Route) -> str:
-    """Why, on one line."""
+    """Return the reason of a route on one line."""
     reason = one_line(route.reason)
     return f"You chose it{reason[len(_ASKED) :]}" if reason.startswith(_ASKED) else reason
 
 
 def is_other(kind: str, strategy: str) -> bool:
-    """Whether a branch is one of several answers of which one is shown, and not a part of one."""
+    """Return whether a branch is an alternative answer rather than part of one."""
     return kind in ("sample", "proposal") or (strategy == "cascade" and kind == "direct")
 
 
 def others_of(answer: Answer) -> str:
-    """What was written beside the answer, ``5 samples, 4 agree: 32 (4), 33 (1)``; empty where nothing was."""
+    """Summarise the alternatives to the answer, ``5 samples, 4 agree: 32 (4), 33 (1)``; empty without any."""
     others = [branch for branch in answer.branches if is_other(branch.kind, answer.strategy)]
     if len(others) < 2:
         return ""
