@@ -4,7 +4,7 @@ The number of worse answers that may be accepted follows conformal risk control 
 most ``b`` of ``n`` accepted answers were worse, a further question gets a worse answer with a probability of at most
 ``(b + 1) / (n + 1)``. That applies to one smaller model and questions of the same kind. For more models, the allowance
 is divided among them in the cheapest way, so the bound is only approximate; figures on held-out questions show the
-truth.
+actual rate.
 """
 
 from __future__ import annotations

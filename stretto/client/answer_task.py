@@ -62,7 +62,7 @@ class AnswerTask:
             among.add(self)
 
     async def next(self) -> Event:
-        """Return the next event. Raises `StopAsyncIteration` at the end, or the exception of the writing."""
+        """Return the next event. Raises `StopAsyncIteration` at the end, or the exception that ended it."""
         try:
             if self._until == math.inf:
                 return await anext(self._events)

@@ -158,7 +158,7 @@ class AsyncStretto:
                 self._library_strategies = {}
 
     async def load(self) -> None:
-        """Do now what the first answer would wait for: load local models, import SDKs and the router. Makes no calls.
+        """Load what the first answer would wait for: local models, SDKs and the router. Makes no calls.
 
         Models are loaded one after the other. Raises `StrettoError` for one that cannot be loaded.
         """
@@ -208,7 +208,7 @@ class AsyncStretto:
         await ensure_imported(deadline_s, prices=any(getattr(each, "at_provider", True) for each in listed))
 
     def _deadline_of(self, prompt: PromptLike | Request, options: RequestOptions) -> float | None:
-        """Return the deadline as given, before anything is imported that could validate it."""
+        """Return the deadline as given, before the imports that could validate it."""
         own = prompt.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
         given = options.get("deadline_s")
         return given if isinstance(given, (int, float)) and given > 0 else own

@@ -14,7 +14,7 @@ from stretto.foundation.threads import in_own_thread
 from stretto.values.errors import DeadlineExceededError
 
 _MODULES = ("stretto.strategies.runtime.assembly", "stretto.router", "opentelemetry.trace", "opentelemetry.metrics")
-_NOBODY = SimpleNamespace(name="local:nobody", capabilities=Capabilities())  # what a router reads of a backend
+_NOBODY = SimpleNamespace(name="local:nobody", capabilities=Capabilities())  # the part of a backend that routers read
 _READY, _PRICES = "ready", "prices"
 _done: set[str] = set()
 _turn = threading.Lock()

@@ -73,7 +73,7 @@ class Stretto:
         self._loop.close()
 
     def load(self) -> None:
-        """Do now what the first answer would wait for; see `AsyncStretto.load`."""
+        """Load what the first answer would wait for; see `AsyncStretto.load`."""
         self._loop.call(self._stretto.load)
 
     @expand_kwargs(RequestOptions)

@@ -74,15 +74,15 @@ class Usage(BaseModel):
     """Token and call counts. ``+`` adds up the usages of multiple branches.
 
     Attributes:
-        prompt_tokens: read by the model.
-        completion_tokens: generated, reasoning included.
+        prompt_tokens: tokens read by the model.
+        completion_tokens: tokens generated, including reasoning.
         cached_tokens: prompt tokens that a provider read from its cache.
         cache_write_tokens: prompt tokens that were written to a provider's cache; some bill them higher.
-        reasoning_tokens: generated as reasoning; not shown.
-        discarded_tokens: generated, or billed as such, but not part of the answer: losers of races and hedges,
+        reasoning_tokens: reasoning tokens, which are not shown.
+        discarded_tokens: tokens generated, or billed as such, but not part of the answer: losers of races and hedges,
             restarted branches, and the rejected part of a prediction.
-        calls: sent, including those sent again.
-        retries: calls sent again after a failure.
+        calls: calls sent, including retries and hedges.
+        retries: calls retried after a failure.
         hedges: calls sent a second time because the first one was late.
     """
 
@@ -112,7 +112,7 @@ class Cost(BaseModel):
 
     Attributes:
         usd: US dollars for all tokens read and generated, including discarded ones.
-        as_of: the day of the prices; ``None`` where no price was needed, or where the source names a release instead.
+        as_of: the date of the prices; ``None`` if no price was needed, or if the source names a release instead.
         source: where the prices come from.
     """
 
@@ -187,7 +187,7 @@ class Branch(BaseModel):
     """One generation: the direct answer, the plan, one section, one item.
 
     Attributes:
-        id: unique within the answer, for instance ``section-2``.
+        id: unique name within the answer, for instance ``section-2``.
         kind: what it wrote.
         title: the title of what it wrote, if that is not a section: an item, a passage, a tool.
         heading: the heading of a section; a point of an outline is a section too.
@@ -204,7 +204,7 @@ class Branch(BaseModel):
         model: the model that wrote it; with fallbacks, the last one that was asked.
         writers: every model that was asked, where a fallback took over; otherwise empty.
         decoding: how a local model decoded its tokens; ``None`` from other backends, and for a call that was cut short.
-        logprobs: of its tokens, if requested.
+        logprobs: log-probabilities of its tokens, if requested.
         tool_calls: the calls that it asks for.
         refused: whether its text is a refusal in the model's own words; known only for a branch that is an answer by
             itself.
@@ -243,13 +243,13 @@ SECTION_FIELDS = {"id", "index", "heading", "form", "status", "finish_reason", "
 
 
 class Choice(BaseModel):
-    """One of several answers to one request.
+    """One of multiple answers to a request.
 
     Attributes:
         text: what it says.
         tool_calls: the calls that it asks for.
         finish_reason: how it ended.
-        logprobs: of its tokens, if they were asked for.
+        logprobs: log-probabilities of its tokens, if requested.
         refused: whether it is a refusal in the model's own words.
     """
 
@@ -268,7 +268,7 @@ class Timeline(BaseModel):
     Attributes:
         first_text_s: the first text of the answer was available; ``None`` if there was none.
         total_s: the answer was complete.
-        critical_path_s: the longest chain of branches that had to wait for each other.
+        critical_path_s: duration of the longest chain of branches that had to wait for each other.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -292,14 +292,14 @@ class Answer(ShownInNotebooks, BaseModel):
         usage: tokens and calls of all branches together.
         cost: what they cost; ``None`` where the price of the model is unknown.
         decoding: how a local model decoded the tokens of all branches together.
-        logprobs: of the branches in the answer, one after the other, if requested. Labels and titles that no branch
-            wrote have none; text trimmed from a branch still has its own.
+        logprobs: log-probabilities of the branches in the answer, one after the other, if requested. Labels and titles
+            that no branch wrote have none; text trimmed from a branch still has its own.
         timeline: when the first text and the whole answer were available.
         citations: the places in documents that the answer cites, in its order.
         passages: the result of reading each passage of long documents.
         warnings: what is missing, was left out, or was done differently: sentences, each with a code and a part.
-        finish_reason: how the worst part of the answer ended; of documents also ``incomplete``, when most of them
-            could not be read, and ``nothing_found``, when nothing was found in them.
+        finish_reason: how the worst part of the answer ended; for documents also ``incomplete`` if most of them could
+            not be read, and ``nothing_found`` if nothing was found in them.
         tool_calls: the calls that the model asks its caller to make; the answer continues once it gets their results.
         tool_turns: the turns of an answer for which the caller's functions were called: calls, results and the text
             between them; see `turns`.

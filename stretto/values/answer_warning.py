@@ -1,4 +1,4 @@
-"""A warning of an answer: a sentence for a person, a code for a program."""
+"""Warnings of an answer: a sentence for people, a code for programs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 WarningCode = Literal[
-    "budget",  # the budget allowed less than was asked for, of the answer or of a part
+    "budget",  # the budget allowed less of the answer or of a part than was requested
     "deadline",  # the deadline ended the answer or a part
     "fallback",  # another model wrote the answer or a part of it
     "format",  # the answer does not fit response_format, or was not checked against it
     "kept",  # a rewritten text lacks something of its source, or misses the requested length
-    "leak",  # words of the library's own prompts were taken out
+    "leak",  # words of the library's own prompts were removed
     "option",  # an option or a part of the request had no effect
     "other",  # a sentence of a backend, or of the caller's own strategy
     "part_cut",  # a part ends too early
@@ -23,7 +23,7 @@ WarningCode = Literal[
     "repeats",  # the answer repeats itself
     "strategy",  # the answer was not written in the way that the route says
     "tool",  # a tool failed, or its call was not carried out
-    "unread",  # something of the documents or of the prompt was not read
+    "unread",  # part of the documents or of the prompt was not read
     "votes",  # samples do not agree, or have no vote
 ]
 """What a warning is about. Any release may add codes."""
@@ -46,7 +46,7 @@ class AnswerWarning(str):
     part: str | None
 
     def __new__(cls, message: str, code: WarningCode = "other", part: str | None = None) -> Self:
-        """Make the warning."""
+        """Create the warning."""
         made = super().__new__(cls, message)
         made.code, made.part = code, part
         return made

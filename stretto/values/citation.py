@@ -67,14 +67,14 @@ class Citation(BaseModel):
             from the pocket model) where the answer has the label. In a list of everything of a kind, the position in
             that list.
         label: as it appears in the answer: ``[title, p. 12]`` or ``[title, chars 100-250]``.
-        title: of the document.
-        source: the file or address of the document.
+        title: title of the document.
+        source: the file or URL of the document.
         document: index into ``Request.documents``.
         start: offset of the cited passage.
         end: offset after it.
         quote: its text.
         page: the page on which it begins, from 1; ``None`` if the format has no pages.
-        heading: the nearest heading at or above it; empty where there is none.
+        heading: the nearest heading at or above it; empty if there is none.
         field: the field of a record that is based on it, such as ``lines[2].price``; otherwise empty.
     """
 

@@ -38,7 +38,7 @@ def is_plain(part: Block) -> bool:
 
 
 def split_results(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Anthropic's tool results, which are blocks of a user's turn, as separate messages before the rest of it."""
+    """Split Anthropic's tool results, which are blocks of a user turn, into separate messages before the rest of it."""
     content = message.get("content")
     if not isinstance(content, list | tuple) or not any(_kind(block) == "tool_result" for block in content):
         return [message]

@@ -31,7 +31,7 @@ class Heading(CheckedModel):
 class Document(CheckedModel):
     """A text to read for the answer.
 
-    `Document.read` makes one from a file. A document without a title is named by its number.
+    `Document.read` creates one from a file. A document without a title is named by its number.
 
     >>> Document(text="The saddle is called Bob.", title="names.txt").title
     'names.txt'
@@ -41,7 +41,7 @@ class Document(CheckedModel):
         title: what citations call it.
         source: the file or URL it comes from.
         pages: offset of the first character of each page; empty if the format has no pages.
-        headings: in the order of the text.
+        headings: the headings in text order.
         unread_pages: numbers of the pages without any readable text.
         markup: the file as read, where the text is only part of it, as with HTML.
         warnings: what was skipped or guessed when reading it; repeated in the answer's warnings.

@@ -72,13 +72,13 @@ class BackendError(StrettoError):
     Attributes:
         backend: the model name, ``provider:model``.
         status: the HTTP status, if any.
-        transient: whether the same call may succeed later; only such errors are retried.
+        transient: whether the same call can succeed later; only such errors are retried.
         retry_after_s: how long the server asked to wait, in seconds.
         headers: response headers (rate limits, request id); never the request's.
         server_message: the server's error message, redacted and truncated; empty if there was none.
         usage: the usage of the failed call, retries included (`stretto.Usage`); ``None`` if unknown.
         attempts: how often the call was sent; 0 if the backend cannot send calls in this process.
-        remarks: sentences that follow the message and the number of attempts, such as why it was not tried again.
+        remarks: sentences that follow the message and the number of attempts, such as why it was not retried.
     """
 
     transient = False

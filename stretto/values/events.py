@@ -36,8 +36,8 @@ class SectionPlanned(_Event):
     Attributes:
         type: "section_planned".
         branch_id: the branch that will write the section.
-        index: its number, from 1.
-        heading: its heading.
+        index: the section's number, from 1.
+        heading: the section's heading.
     """
 
     type: Literal["section_planned"] = "section_planned"
@@ -113,7 +113,7 @@ class BranchDelta(_Event):
         type: "branch_delta".
         branch_id: the branch.
         text: the new piece.
-        logprobs: of the tokens since the last piece, if requested.
+        logprobs: log-probabilities of the tokens since the last piece, if requested.
     """
 
     type: Literal["branch_delta"] = "branch_delta"
@@ -278,7 +278,7 @@ class ChoiceDelta(_Event):
         type: "choice_delta".
         choice: which answer, from 1.
         text: the new piece.
-        logprobs: of the tokens since the last piece, if requested.
+        logprobs: log-probabilities of the tokens since the last piece, if requested.
     """
 
     type: Literal["choice_delta"] = "choice_delta"

@@ -45,7 +45,7 @@ class GenerationOptions(CheckedModel):
             fields are written, or, on a local model, a regular expression (a string). The answer comes in one piece and
             is validated; if it does not fit, it is requested once more. ``Answer.parsed`` is its value.
         logprobs: report the log-probability of each token, and of this many of the most probable tokens in its place.
-            Supported by local models, and by those of OpenAI's API that do not reason.
+            Supported by local models, and by non-reasoning models behind OpenAI's API.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -48,7 +48,7 @@ class Message(CheckedModel):
         parts: the content part by part, in OpenAI's form, if it contains anything but plain text.
         tool_calls: the calls that an assistant asked for, in OpenAI's form.
         tool_call_id: the call whose result this is.
-        extra: other fields of the message; passed on as they are.
+        extra: other fields of the message; passed through unchanged.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -257,7 +257,7 @@ class Request(CheckedModel):
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """The turns before the question, system messages left out."""
+        """The turns before the question, without system messages."""
         turns = [message for message in self.messages if message.role != "system"]
         asked = [index for index, message in enumerate(turns) if message.role == "user"]
         return tuple(turns[: asked[-1]] if asked else turns)

@@ -48,15 +48,15 @@ class Forecast(BaseModel):
     """The expected cost of a candidate.
 
     Attributes:
-        seconds: to the end of the answer.
-        tokens: read and generated.
+        seconds: seconds to the end of the answer.
+        tokens: tokens read and generated.
         calls: number of calls to the backend.
         written: generated tokens among them; ``None`` where they are not counted separately.
-        cached: prompt tokens among them that are expected to be cached by the provider, because calls with a long
+        cached: prompt tokens among them that are expected to come from the provider's cache, because calls with a long
             common prefix wait for the first text of one of them.
         rejected: generated tokens among them that are expected to be rejected tokens of a prediction, which are billed
             too.
-        cost: in US dollars; ``None`` where the price of the model, or the number of generated tokens, is unknown.
+        cost: cost in US dollars; ``None`` where the price of the model, or the number of generated tokens, is unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -78,10 +78,10 @@ class DecodingForecast(BaseModel):
             unknown.
         tokens_per_step: mean number of tokens committed per forward pass with this method; ``None`` while unknown.
         rows_per_step: mean number of rows evaluated for them.
-        measured_steps: forward passes behind these two means; recent ones weigh most.
+        measured_steps: number of forward passes in these two means; recent ones weigh most.
         ms_per_token: milliseconds of forward passes per token; ``None`` while any input is unknown.
         speed_up: speed-up over one token per step.
-        summary: the same as a sentence for people.
+        summary: the forecast as a sentence for people.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -107,7 +107,7 @@ class Route(ShownInNotebooks, BaseModel):
         confidence: probability that the chosen strategy suits this request.
         probabilities: probability of each shape; "skeleton" is that of the skeleton decision.
         reason: one sentence for people.
-        code: the same for programs.
+        code: the reason as a code for programs.
         decoding_reason: why the decoding method was chosen.
         decoding_forecast: expected speed of that method, once this process has measured it.
         forecast: expected cost of each candidate strategy: all of them, or the requested one and "direct".

@@ -142,9 +142,7 @@ def look_at_engine() -> str | None:
     if any(find_spec(name) is None for name in LOCAL):
         return None
     try:
-        import_module(
-            "stretto.local_engine.model.loading.load"
-        )  # with numba; transformers only for models that need it
+        import_module("stretto.local_engine.model.loading.load")  # with numba; transformers only where needed
         import_module("transformers")
     except Exception as error:  # noqa: BLE001 - a broken installation can raise anything, and the point is to report it
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
