@@ -32,7 +32,7 @@ from stretto.local_engine.model.loading.source import find_source
 
 WINDOW = 512
 TYPES = ("BF16", "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_0")
-TEXTS = ("engine", "speed", "house")
+TEXTS = ("engine", "speed", "package")
 console = Console(width=110)
 
 
