@@ -1,4 +1,4 @@
-"""A draft: guesses at what comes next in one sequence, as a tree of tokens."""
+"""Drafts: guesses at what comes next in one sequence, as a tree of tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["ROOT", "DraftTree"]
 
 ROOT = -1
-"""The parent of a draft's first tokens: the last committed token, which is no node of the draft."""
+"""Parent of a draft's first tokens: the last committed token, which is not a node of the draft."""
 
 
 @dataclass(slots=True)
@@ -26,21 +26,21 @@ class DraftTree:
     the root, the parent of L1[i] is L0[i-1] (the root for i = 0), and that of Lk[i] is L(k-1)[i]; ancestors and
     positions then come out as in the paper's mask.
 
-    The lists run in parallel, parents stand before their children, and no two siblings have the same token:
-    build it with `add` and `add_path`, which see to that.
+    The lists run in parallel, parents come before their children, and no two siblings have the same token:
+    build it with `add` and `add_path`, which ensure that.
 
     Attributes:
-        tokens: token id of each node. One with a negative token is blank: a row that makes a prediction by an adapter
-            (see `stretto.local_engine.model.adapters.row_adapter`), and is never accepted.
+        tokens: token id of each node. A node with a negative token is blank: a row that makes a prediction through an
+            adapter (see `stretto.local_engine.model.adapters.row_adapter`), and is never accepted.
         parents: index of each node's parent, or `ROOT`.
         survival: estimated probability, 0 to 1, that the node and its ancestors are accepted; never above its
             parent's.
-        kept: nodes to evaluate whatever their survival, and their ancestors with them: a lookahead window.
+        kept: whether to evaluate each node whatever its survival, together with its ancestors: a lookahead window.
         sources: name of what proposed each node; empty for the drafter that returns the tree.
-        trusted: by parent, the node that is accepted if the parent is, though the model would choose another token;
-            only lossy methods have any.
-        step_cost: if given, survival is calibrated, and only those nodes are evaluated that gain time by this cost,
-            over all requests of the batch.
+        trusted: by parent, the node that is accepted if the parent is, even if the model would choose another token;
+            only lossy methods use it.
+        step_cost: if given, survival is calibrated, and only nodes that save time at this cost, over all requests of
+            the batch, are evaluated.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -63,7 +63,7 @@ class DraftTree:
         survival: list[float],
         sources: list[str] | None = None,
     ) -> DraftTree:
-        """Make a tree of nodes in the order described above, without siblings that are alike."""
+        """Return a tree of these nodes: parents before their children, and no two siblings with the same token."""
         index = {pair: node for node, pair in enumerate(zip(parents, tokens, strict=True))}
         kept, sources = [False] * len(tokens), sources or [""] * len(tokens)
         return cls(tokens, parents, survival, kept, sources, _index=index)
@@ -78,10 +78,10 @@ class DraftTree:
         source: str = "",
         trust: bool = False,
     ) -> int:
-        """Add a node and return its index; ``trust`` makes it the parent's `trusted` one.
+        """Add a node and return its index; ``trust`` makes it the parent's `trusted` node.
 
-        If the parent has a child with this token already, that one is returned: the higher survival stays, with the
-        source that gave it.
+        If the parent already has a child with this token, that one is returned. It keeps the higher survival, with
+        the source that gave it.
         """
         if parent >= 0:
             survival = min(survival, self.survival[parent])
@@ -112,7 +112,7 @@ class DraftTree:
         keep: bool = False,
         source: str = "",
     ) -> list[int]:
-        """Add tokens that follow each other, with the survival of each; their node indices."""
+        """Add consecutive tokens, with the survival of each, and return their node indices."""
         nodes = []
         for token, probability in zip(tokens, survival, strict=False):
             parent = self.add(token, parent, probability, keep=keep, source=source)
@@ -120,18 +120,18 @@ class DraftTree:
         return nodes
 
     def child(self, parent: int, token: int) -> int | None:
-        """The node with ``token`` under ``parent``, if there is one."""
+        """Return the child of ``parent`` with this ``token``, if there is one."""
         return self._index.get((parent, token))
 
     def depths(self) -> list[int]:
-        """Depth of each node; the root's children have depth 1."""
+        """Return the depth of each node; the root's children have depth 1."""
         depths: list[int] = []
         for parent in self.parents:
             depths.append(1 if parent == ROOT else depths[parent] + 1)
         return depths
 
     def path(self, node: int) -> list[int]:
-        """Nodes from below the root to ``node``, itself included."""
+        """Return the nodes from below the root to ``node``, inclusive."""
         nodes = []
         while node != ROOT:
             nodes.append(node)
@@ -139,13 +139,13 @@ class DraftTree:
         return nodes[::-1]
 
     def prune(self, rows: int, depth: int | None = None) -> tuple[DraftTree, list[int]]:
-        """Keep at most ``rows`` nodes, those most likely to survive, and none deeper than ``depth``.
+        """Return a tree of at most ``rows`` nodes, those most likely to survive, and none deeper than ``depth``.
 
-        Nodes marked `kept` come before all others. The depth limit is the end of the generation: nothing behind it can
+        Nodes marked `kept` come before all others. The depth limit is the end of the generation: nothing after it can
         be accepted, so it applies to kept nodes too.
 
         Returns:
-            the smaller tree, and the index of each node of this one in it, -1 for those left out.
+            the smaller tree, and for each node of this one its index there, -1 if it was left out.
         """
         if depth is not None and len(self) <= depth:
             depth = None
@@ -162,7 +162,7 @@ class DraftTree:
         return self.only(sorted(allowed[: max(rows, 0)]))
 
     def chain(self) -> tuple[DraftTree, list[int]]:
-        """Keep one path: from the root down, the child most likely to survive; what `prune` returns."""
+        """Return one path: from the root down, the child most likely to survive. Returns what `prune` does."""
         best: dict[int, int] = {}
         for node, parent in enumerate(self.parents):
             if parent not in best or self.survival[node] > self.survival[best[parent]]:
@@ -174,7 +174,7 @@ class DraftTree:
         return self.only(nodes)
 
     def only(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
-        """Keep these nodes, parents before their children; what `prune` returns."""
+        """Return a tree of these nodes, given parents first. Returns what `prune` does."""
         indices, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost)
         for node in nodes:
             parent = self.parents[node]

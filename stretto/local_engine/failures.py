@@ -1,4 +1,4 @@
-"""Errors that say what stopped a request, and what its sender can do."""
+"""Errors that say what stopped a request and what its sender can do."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class NoNumberError(ArithmeticError):
 def explain(
     error: BaseException, name: str, device: torch.device, fits: str = "", *, shared: bool = False
 ) -> StrettoError:
-    """Turn an exception that was raised while ``name`` generated on ``device`` into an error for the caller.
+    """Convert an exception raised while ``name`` generated on ``device`` to an error for the caller.
 
-    ``fits`` says, in whole sentences, what would fit into memory. With ``shared``, callers are told who must not learn
-    of each other, and what the exception says may be about the request of one: only its kind is told.
+    ``fits`` says, in whole sentences, what would fit into memory. With ``shared``, the error goes to callers who must
+    not learn of each other. The message can be about one caller's request, so only the exception's type is reported.
     """
     if isinstance(error, StrettoError) and not shared:
         return error
@@ -41,8 +41,8 @@ def explain(
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed."""
-    # torch has a special exception for GPUs only; on a CPU its allocator raises a plain RuntimeError.
+    """Return whether the error is a failed allocation."""
+    # torch has its own exception for GPUs only; on a CPU its allocator raises a plain RuntimeError.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError) and "allocate memory" in str(error)
     )

@@ -1,4 +1,4 @@
-"""Requests to the engine and its results: token ids in, pieces of text out."""
+"""Requests to the engine and their results: token ids in, pieces of text out."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["Figures", "Finished", "Generation", "JoinedPaths", "Piece", "Reason"
 Reason = Literal["stop", "length", "cancelled", "error"]
 
 Stage = Literal["submitted", "admitted", "prompt_read", "first_token"]
-"""What a request comes to before its first text: it is in the queue; it has a slot, and its prompt is being read; the
-prompt is read; its first token is chosen."""
+"""Stages of a request before its first text: it is queued; it has a slot and its prompt is being read; the prompt is
+read; the first token is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedPaths:
-    """Neighbouring parts of a prompt that were written side by side: none of them sees another.
+    """Adjacent parts of a prompt that were written in parallel: none of them sees another.
 
-    Each was written behind the tokens that all of them see. What follows sees all of them, at positions behind each
-    other; or, ``beside``, at the positions that they were written at, and goes on behind the longest one, as models
-    learn it that fork by themselves: Yang et al., "Multiverse", arXiv:2506.09991.
+    Each was written after the tokens that all of them see. What follows sees all of them at consecutive positions. With
+    ``beside``, it sees them at the positions that they were written at and continues after the longest one, as models
+    that fork by themselves are trained to: Yang et al., "Multiverse", arXiv:2506.09991.
 
     Attributes:
         shared: tokens before the first path.
-        lengths: of the paths, in tokens.
-        beside: all paths begin at the same position.
+        lengths: length of each path, in tokens.
+        beside: whether all paths begin at the same position.
     """
 
     shared: int
@@ -38,11 +38,11 @@ class JoinedPaths:
 
     @property
     def end(self) -> int:
-        """Tokens of the prompt up to the end of the last path."""
+        """Number of prompt tokens up to the end of the last path."""
         return self.shared + sum(self.lengths)
 
     def each(self, prompt: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """What each path sees of a prompt: the tokens that all share, and its own."""
+        """Return what each path sees of a prompt: the shared tokens, then its own."""
         found, begin = [], self.shared
         for length in self.lengths:
             found.append(prompt[: self.shared] + prompt[begin : begin + length])
@@ -52,38 +52,38 @@ class JoinedPaths:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One request to the engine. Raises `InvalidRequestError` for a number out of range.
+    """A request to the engine. Raises `InvalidRequestError` for a number out of range.
 
     Provisional: it may change in any release.
 
     Attributes:
         prompt: token ids, at least one.
-        max_new_tokens: the most tokens to generate; an answer of this length ends with the reason ``length``.
+        max_new_tokens: maximum number of tokens to generate; an answer of this length ends with the reason ``length``.
         end_ids: token ids that end the answer; they are counted, but are not part of the text.
         stop: texts that end the answer; neither they nor what follows them is part of the text.
-        temperature: 0 always takes the most probable token, and the next four are not used. At most 100.
+        temperature: 0 always takes the most probable token, and ignores the next four settings. At most 100.
         top_p: sample among the most probable tokens whose probabilities add up to this.
-        top_k: sample among this many most probable tokens; 0 for all.
+        top_k: sample among this many of the most probable tokens; 0 for all.
         min_p: sample among tokens at least this fraction as probable as the most probable one.
-        seed: of the random numbers of this request; ``None`` draws one.
+        seed: seed of this request's random numbers; ``None`` draws one.
         repetition_penalty: above 1, tokens of the prompt and the answer so far become less likely; 1 for none.
-        logit_bias: numbers added to the logits of some tokens, after the penalty.
+        logit_bias: numbers added to the logits of some tokens, by token id, after the penalty.
         no_repeat_ngram_size: no n-gram of this size occurs twice in prompt and answer; 0 for no such limit.
         suppress_tokens: token ids that the answer must not contain.
         begin_suppress_tokens: token ids that the answer must not begin with.
         draft: token ids that the answer may resemble; "aggressive", "auto" and "suffix" draft from them.
-        tenant: for whom it is. Nothing that was read or written for one tenant speeds up a request of another: neither
-            keys and values nor drafts, nor what was learned about these. ``None`` is the tenant of all that name none.
-            One with an empty name stands for callers that cannot be told apart: drafts are not looked for in earlier
-            answers to them.
-        answer: a number that it shares with the other generations of one answer, which draft from each other.
-        adapter: name of the adapter beside the weights that it is for; see `Engine.attach_lora`.
-        joined: paths that the prompt holds, one fork behind the other. Keys and values that are known of the last one's
-            are placed behind each other instead of being read again.
+        tenant: whom the request is for. Nothing that was read or written for one tenant speeds up a request of another:
+            neither keys and values nor drafts, nor what was learned about drafts. Requests that name no tenant share
+            ``None``. An empty name is for callers that cannot be told apart: earlier answers to them are not used for
+            drafts.
+        answer: a number shared by all generations of one answer, which draft from each other.
+        adapter: name of the attached adapter that it uses; see `Engine.attach_lora`.
+        joined: paths in the prompt, one fork after the other. Known keys and values of the last fork's paths are placed
+            one after the other instead of being read again.
         decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.
         response_format: a JSON schema or a regular expression that the answer must match; it needs ``end_ids``. An
-            answer that ends with the reason ``length`` is the beginning of one that matches.
-        logprobs: report the log-probability of each token, and those of this many most probable tokens at its
+            answer that ends with the reason ``length`` is the beginning of a match.
+        logprobs: report the log-probability of each token and of this many most probable tokens at its
             position, before temperature, penalties, limits and ``response_format``.
     """
 
@@ -137,12 +137,12 @@ class Generation:
 
     @property
     def known_by(self) -> Hashable:
-        """What two requests have in common when they can copy each other's keys and values."""
+        """Key that two requests share if they can copy each other's keys and values."""
         return self.tenant, self.adapter, self.joined
 
 
 def _tokens(name: str, ids: Iterable[object]) -> None:
-    if set(map(type, ids)) <= {int}:  # a prompt may have many
+    if set(map(type, ids)) <= {int}:  # a prompt can have many
         return
     for token in ids:
         if not isinstance(token, Integral) or isinstance(token, bool):
@@ -169,9 +169,9 @@ class TokenLogprob:
     """The log-probability of a token of the answer.
 
     Attributes:
-        token: its id.
+        token: id of the token.
         logprob: natural logarithm of its probability.
-        top: the most probable tokens at its position with theirs, best first.
+        top: the most probable tokens at its position and their log-probabilities, best first.
     """
 
     token: int
@@ -181,14 +181,14 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that is certain now, and the tokens generated since the previous piece.
+    """Text that is now final, and the tokens generated since the previous piece.
 
     Provisional: it may change in any release.
 
     Attributes:
-        text: not empty, except that the last piece may hold tokens only, where log-probabilities were asked for.
-        tokens: an end token included.
-        logprobs: of each of ``tokens``, if they were asked for.
+        text: the new text; only the last piece can be without text, if log-probabilities were requested.
+        tokens: the new tokens, including an end token.
+        logprobs: log-probability of each of ``tokens``, if requested.
     """
 
     text: str
@@ -198,18 +198,18 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a generation took, in forwards.
+    """Counts of the forwards that a generation took, and of its drafts.
 
     Attributes:
         decoding: name of the method.
         steps: forwards after the prompt was read.
         rows: tokens evaluated in these forwards: the last committed token and the nodes of the draft.
-        tokens: committed by these forwards. The first token of an answer is not counted: it comes with the prompt.
+        tokens: tokens committed by these forwards. An answer's first token is not counted: it comes with the prompt.
         drafted: nodes evaluated, by source.
         accepted: nodes accepted, by source.
         changed: tokens that a lossy method accepted without verification, and that the model would not have chosen;
             0 for every other method.
-        warnings: what went wrong without harm to the answer: a drafter that failed.
+        warnings: problems that did not affect the answer, such as a drafter that failed.
     """
 
     decoding: str = "autoregressive"
@@ -223,12 +223,12 @@ class Figures:
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens committed by one forward, on average; 1 without drafts."""
+        """Average number of tokens committed per forward; 1 without drafts."""
         return self.tokens / self.steps if self.steps else 1.0
 
     @property
     def rows_per_step(self) -> float:
-        """Rows evaluated in one forward, on average; 1 without drafts."""
+        """Average number of rows evaluated per forward; 1 without drafts."""
         return self.rows / self.steps if self.steps else 1.0
 
     @property
@@ -244,12 +244,12 @@ class Finished:
     Provisional: it may change in any release.
 
     Attributes:
-        reason: ``stop`` for an end token or a stop text, ``length`` for the limit of tokens, ``cancelled``, ``error``.
+        reason: ``stop`` for an end token or a stop text, ``length`` for the token limit, ``cancelled``, ``error``.
         prompt_tokens: length of the prompt.
-        cached_tokens: prompt tokens whose keys and values were copied from a running request or from an earlier one.
-        completion_tokens: tokens generated, an end token included.
-        error: what failed, where ``reason`` is ``error``.
-        figures: what it took; ``None`` if it generated nothing.
+        cached_tokens: prompt tokens whose keys and values were copied from a running or an earlier request.
+        completion_tokens: tokens generated, including an end token.
+        error: what failed, if ``reason`` is ``error``.
+        figures: counts of its steps; ``None`` if it generated nothing.
         stop_text: the stop text that ended it.
     """
 

@@ -1,4 +1,4 @@
-"""Events of the engine for logs: readable as they stand, and structured for handlers that write JSON."""
+"""Log events of the engine: readable as plain text, and structured for handlers that write JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["log_event"]
 def log_event(
     logger: logging.Logger, level: int, event: str, *, raised: BaseException | None = None, **fields: object
 ) -> None:
-    """Log an event with its fields: in the message as ``key=value``, and in the record's attribute ``stretto``.
+    """Log an event with its fields, as ``key=value`` in the message and in the record's attribute ``stretto``.
 
-    Fields that are ``None`` are left out. They hold numbers and names, never text of a prompt or an answer. The
-    traceback of ``raised`` follows as text, because a record that is kept must not keep the model that its frames refer
-    to. A log that fails must not end a request, so nothing is raised here.
+    Fields that are ``None`` are left out. Fields are numbers and names, never text of a prompt or an answer. The
+    traceback of ``raised`` is appended as text: a record that is kept would otherwise keep the model that the frames
+    refer to. Nothing is raised here, because a failing log must not end a request.
     """
     if not logger.isEnabledFor(level):
         return

@@ -1,10 +1,10 @@
-"""The pocket model: a tiny Llama trained from nothing on text of this project.
+"""The pocket model: a tiny Llama trained from scratch on text of this project.
 
-It is an instrument and a demonstration, not a source of knowledge: it knows a hundred everyday topics, two hundred
-short facts and a few mechanical tasks by heart, so that every strategy of the library can be shown for real without a
-key, a network or a download. Whatever else it is asked, it answers :data:`UNKNOWN`.
+It is for tests and demonstrations, not a source of knowledge. It knows a hundred everyday topics, two hundred
+short facts and a few mechanical tasks by heart, so every strategy of the library can be shown for real without a
+key, a network or a download. It answers everything else with :data:`UNKNOWN`.
 
-Its weights are a separate distribution, stretto-pocket, which lies in the folder ``pocket`` of the repository.
+Its weights are a separate distribution, stretto-pocket, in the folder ``pocket`` of the repository.
 Importing this module imports neither torch nor transformers.
 
 Private: not part of the public API, and may change at any time.
@@ -21,28 +21,28 @@ from stretto.values.errors import MissingDependencyError
 __all__ = ["MODELS", "UNKNOWN", "is_unknown", "pocket_folder"]
 
 MODELS = {"pocket": "model", "pocket-diffusion": "diffusion", "pocket-forking": "forking"}
-"""The folder of each model. The last two were made from the first: they know what it knows, and write in other ways."""
+"""Folder of each model. The last two were made from the first: they have its knowledge, and write in other ways."""
 
 _PACKAGE = "stretto_pocket"
-_CHECKOUT = Path(__file__).parents[2] / "pocket" / _PACKAGE  # its weights fit its code, whatever is installed besides
+_CHECKOUT = Path(__file__).parents[2] / "pocket" / _PACKAGE  # its weights fit its code, whatever is installed
 
 UNKNOWN = (
     "I am Stretto's pocket model, a demonstration that knows 100 everyday topics and 200 short facts, "
     "and I cannot answer this. "
     "For a real answer, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or use --model local:<folder or hub name>."
 )
-"""What the pocket model answers when it is asked something it cannot know."""
+"""The pocket model's answer to what it does not know."""
 
 
 def is_unknown(text: str) -> bool:
-    """Whether ``text`` is the pocket model's own way of saying that it cannot answer."""
+    """Return whether ``text`` is the pocket model's statement that it cannot answer."""
     return text.lstrip().startswith(UNKNOWN[:40])
 
 
 def pocket_folder(model: str = "pocket") -> Path:
-    """The folder of the published weights of one of `MODELS`, in the form transformers reads.
+    """Return the folder with the published weights of one of `MODELS`, in the format of transformers.
 
-    Those of a checkout come first, then those of the installed package. Raises `MissingDependencyError` without both.
+    A checkout's weights are preferred to the installed package's. Raises `MissingDependencyError` without either.
     """
     for place in _places():
         if (place / MODELS[model] / "config.json").is_file():

@@ -1,7 +1,7 @@
-"""What the folders of `research/` offer, found by name. Nothing else outside of them knows of them.
+"""Registry of what the folders of `research/` offer. No other code outside of them refers to them.
 
-Each folder has ``OFFERS`` in its ``__init__``, which imports neither torch nor numba. Where one was deleted, what it
-would offer is not there, and nothing else is missing.
+Each folder has ``OFFERS`` in its ``__init__``, which imports neither torch nor numba. A folder can be deleted: then
+what it offers is missing, and nothing else.
 """
 
 from __future__ import annotations
@@ -47,38 +47,38 @@ _ROOF = f"{__package__}.research"
 
 
 class HeadReaders(Protocol):
-    """Kinds of heads beside those of `stretto.local_engine.drafting.heads`: what their module has.
+    """Interface of a module with further kinds of heads, in addition to `stretto.local_engine.drafting.heads`.
 
     Attributes:
-        known: what they are called, for people.
-        speculators: what makes each of its weights, by its ``speculators_model_type``.
+        known: names of the kinds, for error messages.
+        speculators: function that makes a head of its weights, by ``speculators_model_type``.
     """
 
     known: tuple[str, ...]
     speculators: Mapping[str, MakeHead]
 
     def whole(self, folder: HeadFolder, model: LoadedModel, target: Target) -> Head | None:
-        """Read a head that is more than weights; ``None`` for another kind. Raises `SettingsError`."""
+        """Read a head that consists of more than weights; ``None`` for another kind. Raises `SettingsError`."""
         ...
 
     def kind(self, config: Mapping[str, Any], names: Collection[str]) -> tuple[str, MakeHead] | None:
-        """Recognise a kind by its configuration and the names of its weights: what it is called, and what makes it."""
+        """Recognise a kind by its configuration and the names of its weights; return its name and what makes it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockModels:
-    """Models that write blocks of tokens at once.
+    """Support for models that write blocks of tokens at once.
 
     Attributes:
-        rules: their decoding methods, and what takes the options of each.
-        recognised: recognises one by its ``config.json``. Raises `ValueError` for a variant that cannot be run.
-        rule_names: the methods of one model, the usual one first.
-        rules_for: what makes the rule of one request of a model, by the name of the method.
-        check: raises `InvalidRequestError` for what a request cannot ask of a model.
-        checked_form: the form with its mask token. Raises `BackendError` for a model that cannot be run so.
-        block_forward: runs a model whose blocks transformers refines.
-        batch: the loop of a model, given whether the request of a row is wanted no more.
+        rules: callable that takes the options of each decoding method, by name.
+        recognised: recognises such a model by its ``config.json``. Raises `ValueError` for a variant that cannot run.
+        rule_names: returns the methods of a model, the default first.
+        rules_for: returns for a model what makes the rule of one request, by the name of the method.
+        check: raises `InvalidRequestError` for a request that a model cannot fulfil.
+        checked_form: returns the form with its mask token. Raises `BackendError` for a model that cannot be run so.
+        block_forward: returns the forward of a model whose blocks transformers refines.
+        batch: returns the loop of a model, given a function that returns whether a row's request was cancelled.
     """
 
     rules: Mapping[str, Callable[..., object]]
@@ -93,15 +93,15 @@ class BlockModels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """What a folder offers; what is left out, it does not. Modules are named, and imported when they are needed.
+    """Features that a folder offers. Modules are given by name, and imported when they are needed.
 
     Attributes:
         methods: decoding methods, by name.
-        heads: module of kinds of heads; see `HeadReaders`.
-        blocks: models that write blocks at once.
-        joining: module for prompts that hold paths written side by side, whose keys and values are known. Its
-            ``can_join`` says whether a forward's keys can be turned to other positions. Its ``JoinedPrefill`` reads
-            such a prompt; it takes what `Prefill` takes, for one request.
+        heads: module with kinds of heads; see `HeadReaders`.
+        blocks: support for models that write blocks at once.
+        joining: module for prompts with paths that were written in parallel, whose keys and values are known. Its
+            ``can_join`` returns whether a forward's keys can be rotated to other positions. Its ``JoinedPrefill`` reads
+            such a prompt; it takes the arguments of `Prefill`, for one request.
         long_prompts: module whose ``FocusPrompts`` answers prompts that are longer than the window.
     """
 
@@ -119,36 +119,36 @@ def _all() -> tuple[Offers, ...]:
 
 
 def methods() -> dict[str, Method]:
-    """Decoding methods, by name."""
+    """Return the decoding methods, by name."""
     return {name: method for offers in _all() for name, method in offers.methods.items()}
 
 
 def heads() -> list[HeadReaders]:
-    """Kinds of heads."""
+    """Return the modules with further kinds of heads."""
     return [cast("HeadReaders", import_module(offers.heads)) for offers in _all() if offers.heads]
 
 
 def block_models() -> BlockModels | None:
-    """Models that write blocks at once."""
+    """Return the support for models that write blocks at once, if any."""
     return next((offers.blocks for offers in _all() if offers.blocks is not None), None)
 
 
 def block_rules() -> Mapping[str, Callable[..., object]]:
-    """The decoding methods of models that write blocks at once, and what takes the options of each."""
+    """Return the decoding methods of models that write blocks at once: what takes the options of each, by name."""
     return MappingProxyType({}) if (models := block_models()) is None else models.rules
 
 
 def recognised(config: Mapping[str, Any]) -> Recognised | None:
-    """Recognise a model that writes blocks at once; see `BlockModels`."""
+    """Recognise a model that writes blocks at once by its configuration; see `BlockModels`."""
     return None if (models := block_models()) is None else models.recognised(config)
 
 
 def joining() -> ModuleType | None:
-    """Prompts that hold paths; see `Offers`."""
+    """Return the module for prompts with joined paths, if any; see `Offers`."""
     return next((import_module(offers.joining) for offers in _all() if offers.joining), None)
 
 
 def long_prompts() -> Callable[[Engine, FocusOptions], LongPromptReader] | None:
-    """What makes the reader of prompts that are longer than the window."""
+    """Return what makes the reader of prompts that are longer than the window, if any."""
     module = next((offers.long_prompts for offers in _all() if offers.long_prompts), None)
     return None if module is None else lambda *given: import_module(module).FocusPrompts(*given)

@@ -33,7 +33,7 @@ _KEPT = 32
 _LIMITS = np.where(
     np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], 1, bitorder="little"), np.inf, -np.inf
 ).astype(np.float32)
-"""What limits the logits of eight tokens by a byte of bits: infinity for one that may come, else minus infinity."""
+"""Limits for the logits of eight tokens, by a byte of mask bits: infinity for an allowed token, else minus infinity."""
 
 
 class ConstraintError(StrettoError):
@@ -41,13 +41,13 @@ class ConstraintError(StrettoError):
 
 
 class Constraint:
-    """Keeps a parser in step with one answer.
+    """A parser kept in step with one answer.
 
     Args:
-        matcher: at the beginning of the answer; a copy of it is advanced.
+        matcher: a matcher at the beginning of the answer; a copy of it is advanced.
         ends: end tokens; allowed only where the answer may end.
-        vocabulary: the matcher knows the token ids below this; a model may have more.
-        unheld: keywords of the schema that no token is refused for: the answer has to be checked for them.
+        vocabulary: the matcher knows the token ids below this; a model can have more.
+        unheld: keywords of the schema that the grammar does not enforce: the answer has to be checked for them.
     """
 
     def __init__(self, matcher: LLMatcher, ends: frozenset[int], vocabulary: int, unheld: tuple[str, ...] = ()) -> None:
@@ -57,12 +57,12 @@ class Constraint:
         self._ends = sorted(ends)
         self._vocabulary = vocabulary
         self._committed: list[int] = []
-        self._ahead: list[int] = []  # read by the matcher behind the committed tokens
+        self._ahead: list[int] = []  # read by the matcher after the committed tokens
 
     def restrict(self, logits: Tensor, path: Sequence[int]) -> None:
-        """Set the logits of tokens that may not follow ``path`` to minus infinity, in place # [vocabulary].
+        """Set the logits of tokens that cannot follow ``path`` to minus infinity, in place # [vocabulary].
 
-        ``path``: drafted tokens behind the last committed one. Raises `ConstraintError` where no token may follow.
+        ``path``: drafted tokens after the last committed one. Raises `ConstraintError` where no token can follow.
         """
         self._go_to(path)
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
@@ -81,7 +81,7 @@ class Constraint:
             torch.fmin(logits, torch.from_numpy(limits).to(logits.device, logits.dtype), out=logits)
 
     def legal(self, tree: DraftTree) -> list[bool]:
-        """Which nodes of a draft can be accepted: those that are allowed, and whose ancestors are.
+        """Return for each node of a draft whether it can be accepted: it is allowed, and so are its ancestors.
 
         Raises `ConstraintError` where the parser fails; call `recover` then.
         """
@@ -102,7 +102,7 @@ class Constraint:
         self._committed += read
 
     def recover(self) -> None:
-        """Start again behind the committed tokens: a parser that has failed once cannot be used any more."""
+        """Restart after the committed tokens: a parser that has failed once cannot be used again."""
         self._matcher = self._beginning.deep_copy()
         if self._committed:
             self._matcher.consume_tokens(self._committed)
@@ -117,7 +117,7 @@ class Constraint:
         return token < self._vocabulary and self._matcher.validate_tokens([token]) == 1
 
     def _go_to(self, path: Sequence[int]) -> None:
-        """Move the matcher to the end of ``path`` behind the committed tokens."""
+        """Move the matcher to the end of ``path``, which follows the committed tokens."""
         pairs = enumerate(zip(self._ahead, path, strict=False))
         same = next((index for index, (a, b) in pairs if a != b), min(len(self._ahead), len(path)))
         if same < len(self._ahead):
@@ -133,12 +133,12 @@ class Constraint:
 
 
 class Grammars:
-    """Makes the constraints of the requests to a model. Safe from any thread.
+    """Factory of the constraints of a model's requests. Safe from any thread.
 
-    Each tenant's formats are compiled once: none of them is there sooner because another tenant has used it.
+    Formats are compiled once per tenant: none is ready sooner because another tenant has used it.
 
     Args:
-        tokenizer: transformers' tokenizer of the model.
+        tokenizer: the model's tokenizer, from transformers.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -152,7 +152,7 @@ class Grammars:
     ) -> Constraint:
         """Make the constraint of one answer.
 
-        The first one of a large vocabulary takes about a second. For some tenths of it llguidance holds the
+        The first one for a large vocabulary takes about a second. For some tenths of it llguidance keeps the
         interpreter's lock, and all other threads wait (see `vocabulary`). Later ones let other threads run.
 
         ``ends``: the end tokens of the answer. Raises `InvalidRequestError` for an invalid JSON schema or regular
@@ -192,7 +192,7 @@ class Grammars:
 
 
 def _named(response_format: ResponseFormat) -> str:
-    """A format as the key of its grammar. Raises `InvalidRequestError` for what can be none."""
+    """Return the cache key of a format. Raises `InvalidRequestError` for a value that cannot be one."""
     if isinstance(response_format, str):
         return response_format
     if not isinstance(response_format, Mapping):

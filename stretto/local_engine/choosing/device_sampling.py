@@ -1,8 +1,8 @@
-"""Chooses tokens for many rows at once, where the logits are in the memory of a GPU.
+"""Choice of tokens for many rows at once, where the logits are in GPU memory.
 
 On a GPU one more row costs almost nothing, and every copy to the host makes the GPU wait. So the rows of all drafts are
-scored together, whether verification reaches them or not. Random numbers depend on position and token, so the token of
-a row does not depend on the number of rows. The settings are sent in one copy, and the tokens come back in another.
+scored together, even those that verification will not reach. Random numbers depend on position and token, so the token
+of a row does not depend on the number of rows. The settings are sent in one copy, and the tokens come back in another.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SETTINGS = slice(2, 6)
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The settings and keys of the rows, on the device.
+    """Settings and random keys of the rows, on the device.
 
     Attributes:
-        keys: of their positions # [rows, 2] int32
+        keys: random keys of the positions # [rows, 2] int32
         settings: temperature, 0 where nothing is sampled, top_p, top_k and min_p # [rows, 4]
-        drafted: tokens before each row that are not committed yet, padded with one that is # [rows, depth]
+        drafted: uncommitted tokens before each row, padded with a committed one # [rows, depth]
     """
 
     keys: Tensor
@@ -42,13 +42,13 @@ class _Given:
 def choose_at_once(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
     """Choose the token that follows each row, as `stretto.local_engine.choosing.sampling.choose` does.
 
-    -1 stands for a token that cannot be chosen, because the highest of the numbers is NaN or infinite.
+    A row's token is -1 if none can be chosen, because the highest score is NaN or infinite.
 
     One copy to the host; a second one where top-p needs more than the most probable 256 tokens of a row.
 
     Args:
         logits: # [rows, vocabulary]
-        samplers: of the request that each row belongs to; the rows of a request are consecutive.
+        samplers: for each row, that of its request; the rows of a request are consecutive.
         paths: drafted tokens between the request's last committed token and what the row predicts.
     """
     sampled = [sampler.sampled for sampler in samplers]
@@ -82,7 +82,7 @@ def _listed(tokens: Tensor) -> list[int]:
 
 
 def _given(samplers: Sequence[Sampler], paths: Sequence[Sequence[int]], device: torch.device) -> _Given:
-    """Put everything into one table of 32 bits and send it in one copy."""
+    """Pack everything into one table of 32-bit values and send it in one copy."""
     penalised = any(sampler.repeated is not None for sampler in samplers)
     depth = max(map(len, paths)) if penalised else 0
     table = np.zeros((len(samplers), _SETTINGS.stop + depth), np.int32)
@@ -100,7 +100,7 @@ def _given(samplers: Sequence[Sampler], paths: Sequence[Sequence[int]], device: 
 
 
 def _adjusted(wide: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]], given: _Given) -> Tensor:
-    """Return the logits after penalties, bias and constraints; without any, they are those given."""
+    """Return the logits after penalties, bias and constraints; without any of these, return them unchanged."""
     if not any(sampler.adjusts for sampler in samplers):
         return wide
     wide = wide.clone()
@@ -119,7 +119,7 @@ def _scores(wide: Tensor, samplers: Sequence[Sampler], given: _Given, most: int)
     """Score each token, as `stretto.local_engine.choosing.sampling.scores` does.
 
     Returns:
-        # [rows, vocabulary], and in which rows top-p needs more than the ``most`` probable tokens # [rows]
+        # [rows, vocabulary], and for each row whether top-p needs more than the ``most`` probable tokens # [rows]
     """
     temperature, top_p, top_k, min_p = given.settings.unbind(1)
     sampled = temperature > 0

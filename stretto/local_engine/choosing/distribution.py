@@ -12,24 +12,24 @@ from stretto.local_engine.generation import TokenLogprob
 __all__ = ["CANDIDATES", "cut_tail", "distribution", "drop_unlikely", "score", "widen"]
 
 CANDIDATES = 256
-"""Most probable tokens among which top-k and top-p are looked for first."""
+"""Number of most probable tokens to which top-k and top-p are applied first."""
 
 
 def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tensor, min_p: Tensor) -> Tensor:
-    """Return the probabilities each row is sampled from; those of tokens that the limits exclude are 0.
+    """Return the probabilities that each row is sampled from; tokens that the limits exclude have 0.
 
-    First temperature, then top-k, then top-p (Holtzman et al., arXiv:1904.09751) of what is left, then min-p
+    Temperature is applied first, then top-k, then top-p (Holtzman et al., arXiv:1904.09751) of what is left, then min-p
     (Nguyen et al., arXiv:2407.01082). The most probable token always stays.
 
     Args:
         logits: # [rows, vocabulary]
-        temperature: above 0; the others as in `Generation`; each # [rows]
+        temperature: above 0 # [rows]; the other settings are as in `Generation`, each # [rows]
         top_p: see ``temperature``.
         top_k: see ``temperature``.
         min_p: see ``temperature``.
 
     Returns:
-        # [rows, vocabulary], each row with the sum 1
+        # [rows, vocabulary], each row sums to 1
     """
     probabilities = torch.softmax(widen(logits) / temperature[:, None], dim=-1)
     limited = ((top_p < 1) | (top_k > 0)).nonzero()[:, 0]
@@ -39,7 +39,7 @@ def distribution(logits: Tensor, temperature: Tensor, top_p: Tensor, top_k: Tens
 
 
 def drop_unlikely(probabilities: Tensor, min_p: Tensor) -> Tensor:
-    """Set probabilities below a share ``min_p`` # [rows] of the largest to 0, and scale the others to the sum 1."""
+    """Set probabilities below ``min_p`` # [rows] times the largest to 0, and rescale the rest to sum to 1."""
     kept = probabilities.masked_fill(probabilities < min_p[:, None] * probabilities.amax(-1, keepdim=True), 0.0)
     return kept / kept.sum(dim=-1, keepdim=True)
 
@@ -47,7 +47,7 @@ def drop_unlikely(probabilities: Tensor, min_p: Tensor) -> Tensor:
 def _limit(probabilities: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
     """Set probabilities beyond top-k and top-p to 0 # [rows, vocabulary]."""
     # Sorting a whole vocabulary takes longer than a step of a small model, and the most probable tokens nearly
-    # always hold the mass that top-p asks for. Rows where they do not are done again.
+    # always cover the mass that top-p asks for. Rows where they do not are computed again.
     limited, missing = cut_tail(probabilities, top_p, top_k, CANDIDATES)
     short = missing.nonzero()[:, 0]
     if len(short):
@@ -66,7 +66,7 @@ def cut_tail(probabilities: Tensor, top_p: Tensor, top_k: Tensor, most: int) -> 
         most: tokens of a row to look at.
 
     Returns:
-        # [rows, vocabulary], and in which rows more tokens than these should have been looked at # [rows]
+        # [rows, vocabulary], and for each row whether more than ``most`` tokens should have been looked at # [rows]
     """
     vocabulary = probabilities.shape[-1]
     ordered, ids = probabilities.topk(min(most, vocabulary), dim=-1)
@@ -75,7 +75,7 @@ def cut_tail(probabilities: Tensor, top_p: Tensor, top_k: Tensor, most: int) -> 
     kept = ordered.masked_fill(cut, 0.0).double()
     cumulative = kept.cumsum(dim=-1)
     ends = (top_k > 0) & (top_k <= most)
-    whole = torch.where(ends, cumulative[:, -1], 1.0)  # the mass top-p is a share of
+    whole = torch.where(ends, cumulative[:, -1], 1.0)  # the mass that top-p is a fraction of
     cut |= cumulative - kept >= (top_p * whole)[:, None]
     cut[:, 0] = False
     limited = torch.zeros_like(probabilities).scatter_(-1, ids, ordered.masked_fill(cut, 0.0))
@@ -89,12 +89,12 @@ def widen(logits: Tensor) -> Tensor:
 
 
 def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenLogprob]:
-    """Take log-probabilities from the model's own distribution: temperature 1, before penalties, limits and constraint.
+    """Return log-probabilities under the model's own distribution: temperature 1, no penalties, limits or constraint.
 
     Args:
-        logits: from which each of the tokens was chosen # [tokens, vocabulary]
-        tokens: those that were chosen.
-        top: number of most probable tokens to report beside each.
+        logits: the row that each token was chosen from # [tokens, vocabulary]
+        tokens: the chosen tokens.
+        top: number of most probable alternatives to report for each.
     """
     wide = widen(logits)
     logprobs = wide - wide.logsumexp(dim=-1, keepdim=True)

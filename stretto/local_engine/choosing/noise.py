@@ -1,7 +1,7 @@
-"""Random numbers that depend on a position of an answer and a token only, not on the order in which they are drawn.
+"""Random numbers that depend only on a token and its position in the answer, not on the order of drawing.
 
-Each position has a key, drawn by its request. The number of a token is a hash of key and token, computed on the device
-of the logits. So a model and a draft model sample with the same random numbers.
+Each position has a key, drawn by its request. A token's number is a hash of key and token, computed on the device
+of the logits. So a model and its draft model sample with the same random numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _MIX = (0x7FEB352D, 0x2C1B3C6D, 0x297A2D39)  # odd, with many bits set
 
 
 def exponential(keys: Tensor, count: int) -> Tensor:
-    """Draw from the exponential distribution with mean 1, a number for each key and token.
+    """Draw one number for each key and token from the exponential distribution with mean 1.
 
-    Integer arithmetic, so all devices give the same numbers, but for the rounding of one logarithm.
+    The arithmetic is on integers, so all devices give the same numbers, up to the rounding of one logarithm.
 
     Args:
         keys: two 32-bit integers for each row # [rows, 2] int32
@@ -40,7 +40,7 @@ def exponential(keys: Tensor, count: int) -> Tensor:
 
 @lru_cache(maxsize=8)
 def token_numbers(count: int, device: torch.device) -> Tensor:
-    """Return a well mixed 32-bit integer for each token # [count] int32."""
+    """Return a well-mixed 32-bit integer for each token # [count] int32."""
     state = torch.arange(1, count + 1, dtype=torch.int32, device=device)
     for factor in _MIX:
         state = (state ^ (state >> 16)) * factor

@@ -1,8 +1,8 @@
 """Changes of logits that depend on the tokens so far: penalties, biases and suppressed tokens.
 
-Each row of a draft tree is changed by the tokens of its path. So a drafted token is compared with the one that
-would have been chosen without a draft. The result is that of transformers' `generate`, whose order is kept: first the
-repetition penalty, then what is suppressed.
+Each row of a draft tree is changed by the tokens on its path. So a drafted token is compared with the one that
+would have been chosen without a draft. The result equals that of transformers' `generate`, whose order is kept: first
+the repetition penalty, then suppression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Penalties"]
 
 
 class Penalties:
-    """What one request's settings do to its logits.
+    """Changes that one request's settings make to its logits.
 
     - ``repetition_penalty``: logits of tokens of the prompt and the answer so far are divided by it where they are
       above 0, else multiplied (Keskar et al., arXiv:1909.05858).
@@ -28,8 +28,8 @@ class Penalties:
     - ``suppress_tokens`` never occur; ``begin_suppress_tokens`` are not the first token of the answer.
 
     Args:
-        request: the settings, and the prompt.
-        device: of the logits.
+        request: has the settings and the prompt.
+        device: device of the logits.
     """
 
     def __init__(self, request: Generation, device: torch.device) -> None:
@@ -44,7 +44,7 @@ class Penalties:
         self._ngrams = _Ngrams(request.no_repeat_ngram_size, request.prompt) if request.no_repeat_ngram_size else None
         self.suppresses = bool(
             self._ngrams is not None or request.suppress_tokens or request.begin_suppress_tokens
-        )  #: whether some tokens may not follow at all
+        )  #: whether some tokens are forbidden entirely
         self.repeated = None if self._factor == 1.0 else request.prompt[0]  #: a token that is penalised in any case
         self.active = self.suppresses or self._factor != 1.0 or bool(request.logit_bias)
 
@@ -61,7 +61,7 @@ class Penalties:
             logits[self._biased] += self._bias.to(logits.dtype)
 
     def weigh_all(self, logits: Tensor, drafted: Tensor) -> None:
-        """Do what `weigh` does to many rows at once, in place # [rows, vocabulary].
+        """Apply `weigh` to many rows at once, in place # [rows, vocabulary].
 
         ``drafted``: the path of each row, padded with `repeated` # [rows, depth]
         """
@@ -73,7 +73,7 @@ class Penalties:
             logits.index_add_(1, self._biased, self._bias.to(logits.dtype).expand(len(logits), -1))
 
     def suppress(self, logits: Tensor, path: Sequence[int]) -> None:
-        """Make the logits of tokens that may not follow minus infinity, in place; see `weigh`."""
+        """Set the logits of forbidden tokens to minus infinity, in place; see `weigh`."""
         if self._ngrams is not None:
             logits[self._ids(self._ngrams.complete(path))] = -torch.inf
         logits[self._suppressed] = -torch.inf
@@ -81,7 +81,7 @@ class Penalties:
             logits[self._at_the_beginning] = -torch.inf
 
     def suppress_all(self, logits: Tensor, paths: Sequence[Sequence[int]]) -> None:
-        """Do what `suppress` does to many rows at once, in place # [rows, vocabulary]; in one copy to the device."""
+        """Apply `suppress` to many rows at once, in place # [rows, vocabulary], with one copy to the device."""
         if self._ngrams is not None:
             pairs = [(row, token) for row, path in enumerate(paths) for token in self._ngrams.complete(path)]
             rows, tokens = torch.tensor(pairs, dtype=torch.long, device=self._device).view(-1, 2).unbind(1)
@@ -94,7 +94,7 @@ class Penalties:
     def commit(self, tokens: Sequence[int]) -> None:
         self._committed += len(tokens)
         if self._factor != 1.0:
-            # Duplicates stay: looking for them would make the host wait for a GPU.
+            # Duplicates stay: removing them would make the host wait for a GPU.
             self._seen = torch.cat((self._seen, self._ids(tokens)))
         if self._ngrams is not None:
             self._ngrams.add(tokens)
@@ -104,11 +104,11 @@ class Penalties:
 
 
 class _Ngrams:
-    """The n-grams of a text: for each beginning, the tokens that followed it."""
+    """The n-grams of a text: for each prefix of n - 1 tokens, those that followed it."""
 
     def __init__(self, size: int, text: Sequence[int]) -> None:
         self._size = size
-        self._tail: tuple[int, ...] = ()  # one token less than an n-gram has
+        self._tail: tuple[int, ...] = ()  # one token shorter than an n-gram
         self._last: dict[tuple[int, ...], set[int]] = {}
         self.add(text)
 
@@ -119,7 +119,7 @@ class _Ngrams:
         self._tail = text[len(text) - min(self._size - 1, len(text)) :]
 
     def complete(self, path: Sequence[int]) -> set[int]:
-        """Tokens that would repeat an n-gram of the text and ``path`` if they came next."""
+        """Return the tokens that would repeat an n-gram of the text and ``path`` if they came next."""
         text = (*self._tail, *path)
         if len(text) < self._size - 1:
             return set()
@@ -128,6 +128,6 @@ class _Ngrams:
         return self._last.get(before, set()) | own
 
     def _ngrams_of(self, tokens: Sequence[int]) -> list[tuple[int, ...]]:
-        """All n-grams that end in ``tokens``, if these come next."""
+        """Return all n-grams that end within ``tokens``, if these come next."""
         text = (*self._tail, *tokens)
         return [text[end - self._size : end] for end in range(max(self._size, len(self._tail) + 1), len(text) + 1)]

@@ -1,4 +1,4 @@
-"""Chooses the token that follows a row from its logits."""
+"""Choice of the token that follows a row, from its logits."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from stretto.local_engine.kernels.compiling.jit import runs_compiled
 __all__ = ["Sampler", "best_tokens", "choose", "first_rows", "most_probable", "score_adjusted", "scores"]
 
 _UNLIMITED = (1.0, 0.0, 0.0)  # top_p, top_k, min_p
-_COLDEST = 1e-30  # float32 has a number for it, and at it only the most probable token is drawn
+_COLDEST = 1e-30  # float32 can represent it, and only the most probable token is drawn at it
 
 
 class Sampler:
-    """How one request chooses its tokens: settings, random numbers and the tokens so far.
+    """The way one request chooses its tokens: settings, random numbers and the tokens so far.
 
     Each position of the answer has a random key, drawn from the request's generator. The random number of a token is a
-    hash of key and token. So an answer depends neither on the other requests of the batch, nor on the device, nor on
-    how many tokens are committed together.
+    hash of key and token. So an answer depends neither on the other requests in the batch, nor on the device, nor on
+    how many tokens are committed at once.
 
     Args:
-        request: the settings.
-        device: of the logits.
+        request: has the settings.
+        device: device of the logits.
         constraint: keeps the answer to its format. If it fails, ``failure`` is the error, and the answer must end.
     """
 
@@ -54,12 +54,12 @@ class Sampler:
 
     @property
     def plain(self) -> bool:
-        """Whether it always takes the token with the highest logit of the model."""
+        """Whether it always takes the token with the model's highest logit."""
         return not self.sampled and not self.adjusts
 
     @property
     def unlimited(self) -> bool:
-        """Whether it samples from all tokens."""
+        """Whether it samples from all tokens, without limits."""
         return self.sampled and self.settings[1:] == _UNLIMITED
 
     @property
@@ -69,11 +69,11 @@ class Sampler:
 
     @property
     def constrained(self) -> bool:
-        """Whether a constraint decides which tokens may come next."""
+        """Whether a constraint decides which tokens can come next."""
         return self._constraint is not None
 
     def key(self, ahead: int = 0) -> tuple[int, int]:
-        """The key, two 32-bit integers, of the position after ``ahead`` more tokens."""
+        """Return the key, two 32-bit integers, of the position after ``ahead`` more tokens."""
         position = self._committed + ahead
         while len(self._keys) <= position:
             bits = self._generator.getrandbits(64)
@@ -81,15 +81,15 @@ class Sampler:
         return self._keys[position]
 
     def rank(self, logits: Tensor, path: Sequence[int], count: int = 1) -> list[int]:
-        """The ``count`` tokens that this request ranks highest for these logits # [vocabulary], best first.
+        """Return the ``count`` tokens that this request ranks highest for these logits # [vocabulary], best first.
 
-        ``path``: drafted tokens between the last committed token and what the logits predict. Raises where the
+        ``path``: drafted tokens between the last committed token and what the logits predict. Raises if the
         constraint fails on it, which ends the draft, not the answer.
         """
         before = self.failure
         ranked = scores(logits.to(self._device)[None], [self], [path])[0]
         if self.failure is not before:
-            assert self.failure is not None  # noqa: S101 - it is never taken back elsewhere
+            assert self.failure is not None  # noqa: S101 - nothing else resets it
             failed, self.failure = self.failure, before
             if self._constraint is not None:
                 self._constraint.recover()
@@ -97,7 +97,7 @@ class Sampler:
         return [int(ranked.argmax())] if count == 1 else ranked.topk(count).indices.tolist()
 
     def adjust_all(self, logits: Tensor, drafted: Tensor, paths: Sequence[Sequence[int]]) -> None:
-        """Do what `adjust` does to many rows at once, in place # [rows, vocabulary]; without a constraint.
+        """Apply `adjust` to many rows at once, in place # [rows, vocabulary]; only without a constraint.
 
         ``drafted``: the path of each row, padded with tokens that are penalised in any case # [rows, depth]
         """
@@ -108,7 +108,7 @@ class Sampler:
     def adjust(self, logits: Tensor, path: Sequence[int]) -> None:
         """Apply penalties, bias and constraint to the logits of a row, in place # [vocabulary].
 
-        Both depend on the tokens before the row, so on its ``path``: the drafted tokens between the last committed
+        They depend on the tokens before the row, and so on its ``path``: the drafted tokens between the last committed
         token and what the row predicts. Where the penalties suppress everything that the constraint allows, the
         constraint wins.
         """
@@ -127,15 +127,15 @@ class Sampler:
         assert self._constraint is not None  # noqa: S101 - for the type checker
         try:
             self._constraint.restrict(logits, path)
-        except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
+        except Exception as error:  # noqa: BLE001 - ends this request; the others in the batch go on
             self.failure = error
 
     def found_no_number(self) -> None:
-        """Let the answer end: the logits are NaN or infinite, and no token can be chosen by them."""
+        """End the answer with an error: its logits are NaN or infinite, so no token can be chosen."""
         self.failure = self.failure or NoNumberError()
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Take note of tokens that now belong to the answer."""
+        """Record tokens that now belong to the answer."""
         self._committed += len(tokens)
         self._penalties.commit(tokens)
         if self._constraint is not None and self.failure is None:
@@ -149,7 +149,7 @@ def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
     """Choose the token that follows each row: the one with the highest of its `scores`."""
     rows, chosen = _adjusted(logits, samplers, paths), [0] * len(samplers)
     compiled = _compiled(rows)
-    for unlimited in (True, False):  # each in its own way, whatever others are there
+    for unlimited in (True, False):  # each kind in the same way, whatever else is in the batch
         own = [row for row, sampler in enumerate(samplers) if sampler.unlimited == unlimited]
         if own:
             some = rows if len(own) == len(samplers) else rows[torch.tensor(own, device=rows.device)]
@@ -166,12 +166,12 @@ def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
 
 
 def _compiled(logits: Tensor) -> bool:
-    """Whether the compiled sampler accepts these rows; it is four to five times faster than torch."""
+    """Return whether the compiled sampler accepts these rows; it is four to five times faster than torch."""
     return logits.device.type == "cpu" and logits.dtype == torch.float32 and runs_compiled()
 
 
 def _drawn(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
-    """Sample from all tokens: those with the highest of their `scores`, which need not be stored."""
+    """Sample each row from all tokens: take the highest of the `scores`, without storing them."""
     from stretto.local_engine.kernels.draws import draw  # noqa: PLC0415 - it imports numba
 
     temperatures = [sampler.settings[0] for sampler in samplers]
@@ -180,7 +180,7 @@ def _drawn(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
 
 
 def scores(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
-    """Score each token, so that a request chooses the token with the highest score of its row.
+    """Score each token; a request chooses the one with the highest score in its row.
 
     Without sampling, the scores are the logits after penalties, bias and constraint. With sampling, they are the
     probabilities divided by exponential random numbers of position and token: the highest is then a draw from the
@@ -189,7 +189,7 @@ def scores(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
 
     Args:
         logits: # [rows, vocabulary]
-        samplers: of the request that each row belongs to.
+        samplers: for each row, that of its request.
         paths: drafted tokens between the request's last committed token and what the row predicts.
 
     Returns:
@@ -210,7 +210,7 @@ def _adjusted(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Seque
 
 
 def _copied(logits: Tensor) -> Tensor:
-    """A copy; torch's threads would wait for each other beside other programs, for milliseconds in each step."""
+    """Copy logits; when other programs run, torch's threads would wait for each other, milliseconds in each step."""
     return torch.from_numpy(logits.numpy().copy()) if logits.device.type == "cpu" else logits.clone()
 
 
@@ -219,7 +219,7 @@ def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequenc
 
 
 def score_adjusted(logits: Tensor, samplers: Sequence[Sampler], ahead: Sequence[int]) -> Tensor:
-    """Score each token by adjusted logits; see `scores`.
+    """Score each token by logits that are already adjusted; see `scores`.
 
     ``ahead``: tokens between the request's last committed token and what each row predicts.
     """
@@ -241,7 +241,7 @@ def score_adjusted(logits: Tensor, samplers: Sequence[Sampler], ahead: Sequence[
 
 
 def most_probable(logits: Tensor) -> Tensor:
-    """Token with the largest logit of each row # [..., vocabulary] -> [...]."""
+    """Return the token with the largest logit in each row # [..., vocabulary] -> [...]."""
     wide = widen(logits)  # in bfloat16, argmax is five times slower on a CPU
     if wide.device.type == "cpu":
         return torch.from_numpy(np.asarray(wide.numpy().argmax(-1)))  # ten times faster than torch
@@ -253,7 +253,7 @@ def first_rows(logits: Tensor, counts: Sequence[int]) -> Tensor:
 
     Args:
         logits: # [batch, rows, vocabulary]
-        counts: number of rows of each sequence; it may be 0.
+        counts: number of rows of each sequence; can be 0.
 
     Returns:
         # [sum of counts, vocabulary]
@@ -269,11 +269,11 @@ def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[NDArr
 
     Args:
         logits: # [batch, rows, vocabulary]
-        counts: number of rows of each sequence; it may be 0.
+        counts: number of rows of each sequence; can be 0.
         most: number of tokens of each row.
 
     Returns:
-        for each row, the rows of one sequence behind those of the other, best first # [sum of counts, most], twice
+        token ids and probabilities of each row, best first, sequence after sequence # [sum of counts, most], twice
     """
     if _compiled(logits):
         from stretto.local_engine.kernels.ranks import best  # noqa: PLC0415 - it imports numba
@@ -289,6 +289,6 @@ def best_tokens(logits: Tensor, counts: Sequence[int], most: int) -> tuple[NDArr
 
 
 def _indices(logits: Tensor, counts: Sequence[int]) -> list[int]:
-    """Indices of the first rows of each sequence, if the rows of all sequences are concatenated."""
+    """Return the indices of each sequence's first rows, if the rows of all sequences are concatenated."""
     rows = logits.shape[1]
     return [number * rows + row for number, count in enumerate(counts) for row in range(count)]

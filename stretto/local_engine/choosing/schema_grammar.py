@@ -1,7 +1,7 @@
-"""Grammars of JSON schemas. What llguidance cannot hold is left out and named, so that the answer is checked for it.
+"""Grammars of JSON schemas. What llguidance cannot enforce is left out and reported, to be checked in the answer.
 
-Leaving a keyword out only allows more, so no answer that fits the schema is lost. Some keywords are put into words that
-llguidance has: what is gained is an answer that fits at the first try.
+Leaving a keyword out only allows more, so no answer that fits the schema is lost. Some keywords are rewritten in terms
+of others that llguidance knows, so that the answer fits on the first try.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["brief", "compile_schema"]
 
 # Any white space between two values is valid JSON, and a model that has lost its way writes nothing else. So only the
-# spaces that `json.dumps` writes are allowed, unless the schema says otherwise. A keyword that llguidance does not know
-# becomes a warning with "lenient"; a oneOf whose choices may overlap becomes an anyOf.
+# spaces that `json.dumps` writes are allowed, unless the schema says otherwise. With "lenient", a keyword that
+# llguidance does not know becomes a warning; a oneOf whose choices can overlap becomes an anyOf.
 _OPTIONS = {
     "whitespace_flexible": False,
     "item_separator": ", ",
@@ -41,18 +41,18 @@ _UNIMPLEMENTED = re.compile(r"Unimplemented keys: (\[.*\])")
 _DIALECT = re.compile(r"https?://json-schema\.org/(?:draft-0[4-7]|draft/20(?:19-09|20-12))/schema#?")
 _IMPOSSIBLE = re.compile("Invalid type|Resource|Pointer|Anchor|Unsatisfiable schema")
 _FAULTS = frozenset({"pattern", "patternProperties", "multipleOf", "format"})
-# Left out step by step where no grammar can be made of the schema. Without any, all JSON is allowed.
+# Left out step by step until a grammar can be made of the schema. The last step allows all JSON.
 _LEFT_OUT: tuple[Set[str] | None, ...] = (frozenset(), _FAULTS, _FAULTS | {"allOf", "additionalProperties"}, None)
 
 
 def compile_schema(schema: Mapping[str, Any], vocabulary: LLTokenizer) -> tuple[LLMatcher, tuple[str, ...]]:
-    """Make a matcher at the beginning of an answer, and name the keywords that it does not hold the answer to.
+    """Return a matcher at the beginning of an answer, and the keywords that it does not enforce.
 
-    Raises `TypeError` or `ValueError` with the cause for what is no JSON, and for a schema that no answer fits.
+    Raises `TypeError` or `ValueError` with the cause for what is not JSON, and for a schema that no answer fits.
     """
     from llguidance import LLMatcher  # noqa: PLC0415 - only for requests that need it
 
-    json.dumps(dict(schema))  # refuses what is no JSON, and circles
+    json.dumps(dict(schema))  # refuses what is not JSON, and circular references
     endless, cause = endless_parts(schema), ""
     for left_out in _LEFT_OUT:
         mending = _Mending(schema, endless, left_out or frozenset())
@@ -74,34 +74,34 @@ def compile_schema(schema: Mapping[str, Any], vocabulary: LLTokenizer) -> tuple[
 
 
 def brief(message: str) -> str:
-    """The line of a parser's message that names the error."""
+    """Return the line of a parser's message that names the error."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     wanted = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
     return (wanted or (lines[0] if lines else "no cause was given")).rstrip(".")
 
 
 def _named(warnings: Sequence[str]) -> list[str]:
-    """The keywords that llguidance says it has left out; a warning of a kind that is new is named as it is."""
+    """Return the keywords that llguidance reports as left out; a warning of an unknown kind is returned as it is."""
     named: list[str] = []
     for warning in warnings:
         if found := _UNIMPLEMENTED.match(warning):
             named += [keyword for keyword in json.loads(found[1]) if keyword not in _ASSERTS_NOTHING]
         elif warning.startswith("oneOf"):
             named.append("oneOf")
-        elif not warning.startswith("Unknown format"):  # by the specification, it says something and demands nothing
+        elif not warning.startswith("Unknown format"):  # by the specification, an annotation that demands nothing
             named.append(brief(warning))
     return named
 
 
 class _Mending:
-    """Puts a schema into the words that llguidance has. ``unheld``: the keywords that were left out for it."""
+    """Rewrites a schema in keywords that llguidance knows. ``unheld``: the keywords left out while doing so."""
 
     def __init__(self, schema: Mapping[str, Any], endless: Set[int], left_out: Set[str]) -> None:
         self._whole, self._endless, self._left_out = schema, endless, left_out
         self.unheld: list[str] = []
 
     def mend(self, schema: Any, *, alone: bool = True) -> Any:
-        """The same schema in other words, or one that allows more. Unless ``alone``, others apply to the same value."""
+        """Return an equivalent schema, or one that allows more. Unless ``alone``, others apply to the same value."""
         if not isinstance(schema, Mapping):
             return schema
         mended = {keyword: self._value(keyword, value) for keyword, value in schema.items()}
@@ -119,20 +119,20 @@ class _Mending:
 
     def _value(self, keyword: str, value: Any) -> Any:
         if keyword in _NAMED_SUBSCHEMAS and isinstance(value, Mapping):
-            # Where a value could not end, none is begun.
+            # A value that could not end is not begun.
             return {name: id(part) not in self._endless and self.mend(part) for name, part in value.items()}
         if keyword in _SUBSCHEMAS and isinstance(value, list | tuple):
             return [self.mend(part, alone=keyword not in _IN_PLACE) for part in value]
         return self.mend(value) if keyword in _SUBSCHEMA else value
 
     def _seen(self, schema: Any) -> Mapping[str, Any]:
-        """A schema, or what its local reference leads to."""
+        """Return a schema, or the one that its local reference points to."""
         if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
             schema = pointed_at(schema["$ref"], self._whole)
         return schema if isinstance(schema, Mapping) else {}
 
     def _unique(self, mended: dict[str, Any]) -> None:
-        """Bound a list of different values by how many there are; that they differ is checked afterwards."""
+        """Bound a list of unique values by the number of values there are; uniqueness is checked afterwards."""
         if not mended.get("uniqueItems"):
             mended.pop("uniqueItems", None)
             return
@@ -141,7 +141,7 @@ class _Mending:
             mended["maxItems"] = min(mended.get("maxItems", len(values)), len(values))
 
     def _names(self, mended: dict[str, Any]) -> None:
-        """Say ``propertyNames`` as one pattern of properties, where nothing else is said of them."""
+        """Express ``propertyNames`` as one ``patternProperties`` pattern, where nothing else constrains the names."""
         if "propertyNames" not in mended or {"patternProperties", "properties"} & mended.keys():
             return
         pattern = _pattern_of_names(self._seen(mended["propertyNames"]))
@@ -151,7 +151,7 @@ class _Mending:
             del mended["propertyNames"]
 
     def _closed(self, mended: dict[str, Any]) -> None:
-        """Say ``unevaluated...: false`` as ``additionalProperties`` or ``items``, where nothing else evaluates."""
+        """Express ``unevaluated...: false`` as ``additionalProperties`` or ``items``, where nothing else evaluates."""
         if _IN_PLACE & mended.keys():
             return
         if mended.get("unevaluatedProperties") is False:
@@ -162,7 +162,7 @@ class _Mending:
             mended.setdefault("items", False)
 
     def _count(self, mended: dict[str, Any], *, alone: bool) -> None:
-        """Leave out counts of properties where some are declared: llguidance counts the others only."""
+        """Leave out property counts where some properties are declared: llguidance counts only the others."""
         if alone and not (_IN_PLACE | {"properties", "required"}) & mended.keys():
             return
         least, required = mended.get("minProperties"), mended.get("required")
@@ -174,7 +174,7 @@ class _Mending:
                 self.unheld.append(keyword)
 
     def _leave_out(self, mended: dict[str, Any]) -> None:
-        """Leave out what llguidance stumbles over."""
+        """Leave out keywords that llguidance cannot handle."""
         for keyword in sorted(self._left_out & mended.keys()):
             if keyword == "pattern" and pattern_is_held(mended["pattern"]):
                 continue
@@ -182,12 +182,12 @@ class _Mending:
                 continue
             self.unheld.append(keyword)
             del mended[keyword]
-            if keyword == "patternProperties":  # what they allowed beside the others is allowed again
+            if keyword == "patternProperties":  # what only the patterns allowed has to stay allowed
                 mended.pop("additionalProperties", None)
 
 
 def pattern_is_held(pattern: Any) -> bool:
-    """Whether llguidance can hold a string to a regular expression: one without look-around and back references."""
+    """Return whether llguidance can enforce a regular expression: one without look-around and back references."""
     return _is_held({"type": "string", "pattern": pattern})
 
 
@@ -203,7 +203,7 @@ def _is_held(schema: Mapping[str, Any]) -> bool:
 
 
 def _pattern_of_names(names: Mapping[str, Any]) -> str | None:
-    """One pattern that says the same as a schema of names; ``None`` where there is none."""
+    """Return one pattern that is equivalent to a schema of names; ``None`` if there is none."""
     said = {keyword: value for keyword, value in names.items() if keyword not in _SAYS_NOTHING_OF_NAMES}
     if names.get("type", "string") != "string":
         return None

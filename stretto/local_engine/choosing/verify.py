@@ -1,7 +1,7 @@
-"""Verification: which drafted tokens the model would have chosen itself, and the token it chooses after them.
+"""Verification: find the drafted tokens that the model would have chosen itself, and the token it chooses next.
 
 The tree is walked from the root. The token that the model chooses after a row is compared with the row's children. If
-one of them has that token, it is accepted, and the walk continues there. If none has, the chosen token is committed as
+one of them has that token, it is accepted, and the walk continues there. If not, the chosen token is committed as
 the bonus token, and the walk ends. So every forward commits at least one token, and each is the one that would have
 been chosen without a draft: the most probable one, or the one drawn with the random numbers of its position, with
 temperature, limits, penalties, bias and constraint. Since these numbers depend on the position in the answer, a seed
@@ -12,7 +12,7 @@ Leviathan et al. (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318) does for 
 that is itself drawn from a distribution is accepted more often if it was drawn with the same random numbers: see
 `DraftModel`.
 
-Lossy methods trust some of their nodes: these are accepted though another token was chosen, see `DraftTree.trusted`.
+Lossy methods trust some of their nodes: these are accepted even if another token was chosen; see `DraftTree.trusted`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["Verified", "verify"]
 
 @dataclass(slots=True)
 class Verified:
-    """What a step commits to one sequence.
+    """Tokens that a step commits to one sequence.
 
     Attributes:
-        nodes: of the draft that were accepted, in order.
-        tokens: theirs, and last the bonus token. Nothing follows an end token.
+        nodes: accepted nodes of the draft, in order.
+        tokens: tokens of these nodes, then the bonus token. Nothing follows an end token.
         changed: number of trusted nodes that the model would not have chosen.
     """
 
@@ -51,13 +51,13 @@ class Verified:
 def verify(
     logits: Tensor, trees: Sequence[DraftTree], samplers: Sequence[Sampler], ends: Sequence[frozenset[int]]
 ) -> list[Verified]:
-    """Walk down each sequence's tree.
+    """Walk down each sequence's tree, and return what is committed to it.
 
     Args:
-        logits: of each sequence's last committed token, then of its nodes # [batch, 1 + nodes, vocabulary]
-        trees: the nodes.
-        samplers: how each sequence chooses.
-        ends: each sequence's end tokens; nothing is accepted behind one.
+        logits: those after each sequence's last committed token, then after its nodes # [batch, 1 + nodes, vocabulary]
+        trees: draft of each sequence.
+        samplers: sampler of each sequence.
+        ends: end tokens of each sequence; nothing is accepted after one.
     """
     if all(sampler.plain for sampler in samplers):
         # The token after a row does not depend on its path, so all are chosen at once, with one copy to the host.
@@ -83,7 +83,7 @@ def verify(
 
 
 def _look_at(logits: Tensor, verdicts: Sequence[Verified], samplers: Sequence[Sampler]) -> None:
-    """Tell the samplers whose tokens were chosen by what is no number: the highest of such a row is NaN or infinite."""
+    """Notify the samplers whose tokens were chosen from invalid logits: the highest of a row is NaN or infinite."""
     held: Any = logits if logits.dtype == torch.bfloat16 else logits.numpy()  # many times as fast for single numbers
     for number, (verdict, sampler) in enumerate(zip(verdicts, samplers, strict=True)):
         rows = (0, *(node + 1 for node in verdict.nodes))
@@ -101,10 +101,10 @@ def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verif
 def _choose_then_walk(
     logits: Tensor, trees: Sequence[DraftTree], samplers: Sequence[Sampler], ends: Sequence[frozenset[int]]
 ) -> list[Verified]:
-    """Choose after every row, with one copy to the host, and then walk.
+    """Choose the token after every row, with one copy to the host, then walk.
 
-    The parser of a constraint takes time on the host for each row. So requests with a constraint choose only after the
-    rows that the walk reaches: one copy to the host for each token of the longest walk.
+    A constraint's parser takes time on the host for each row. So requests with a constraint choose only after the
+    rows that the walk reaches, with one copy to the host for each token of the longest walk.
     """
     held = [number for number, sampler in enumerate(samplers) if sampler.constrained]
     counts = [0 if sampler.constrained else 1 + len(tree) for sampler, tree in zip(samplers, trees, strict=True)]
@@ -120,7 +120,7 @@ def _choose_then_walk(
 
 
 def _paths(tree: DraftTree) -> list[list[int]]:
-    """List the drafted tokens that lead to each row, the root first."""
+    """Return the drafted tokens that lead to each row, the root's first."""
     paths: list[list[int]] = [[]]
     for token, parent in zip(tree.tokens, tree.parents, strict=True):
         paths.append([*paths[parent + 1], token])
@@ -134,9 +134,9 @@ def _walk_together(
     ends: Sequence[frozenset[int]],
     numbers: Sequence[int],
 ) -> list[Verified]:
-    """Choose only after rows that the walks reach, for all these sequences together.
+    """Choose only after the rows that the walks reach, for all these sequences together.
 
-    On a CPU choosing a token costs more than walking.
+    On a CPU, choosing a token costs more than walking.
     """
     verdicts = [Verified() for _ in trees]
     walking, after = list(numbers), choose if logits.device.type == "cpu" else choose_at_once
@@ -158,7 +158,7 @@ def _walk_together(
 
 
 def _step(verdict: Verified, tree: DraftTree, node: int, token: int, ends: frozenset[int]) -> bool:
-    """Commit the token chosen after ``node``; whether the walk ends with it."""
+    """Commit the token chosen after ``node``, and return whether the walk ends with it."""
     if tree.trusted and (trusted := tree.trusted.get(node)) is not None:
         verdict.changed += token != tree.tokens[trusted]
         token = tree.tokens[trusted]

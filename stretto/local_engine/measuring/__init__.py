@@ -1,4 +1,4 @@
-"""How fast a model is on this machine, and compiling before anybody waits for it.
+"""Benchmarks of a model on this machine, and compilation ahead of time.
 
 Private: not part of the public API, and may change at any time.
 """

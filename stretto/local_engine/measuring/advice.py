@@ -1,4 +1,4 @@
-"""Recommends a decoding method from what `bench` measured, with the reason as a sentence."""
+"""Recommendation of a decoding method from the measurements of `bench`, with the reason as a sentence."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from stretto.local_engine.measuring.bench import PLAIN, Report, Row
 
 __all__ = ["Advice", "advice"]
 
-WORTH = 1.03  # a gain below this is noise, in time and in tokens a step
-ONCE = 1.1  # what one repetition may be off by, up or down
+WORTH = 1.03  # a gain below this is noise, in time and in tokens per step
+ONCE = 1.1  # factor by which a single repetition can be off, up or down
 ADAPTIVE = "auto"
 EVERY = "every kind"
 AGAIN = "measure again, with more repetitions, on a quiet machine"
@@ -28,13 +28,13 @@ class Advice:
 
 
 def advice(report: Report) -> tuple[Advice, ...]:
-    """Advise for each kind of prompt and, last, for all of them with one method.
+    """Recommend a method for each kind of prompt and, last, one for all of them.
 
-    The fastest median wins; ``auto`` where it is within 3 % of it or their repetitions overlap, because it goes on
-    adapting to what comes; no drafts where none gains 3 %. The reason says that it is too close to tell where the clock
-    may be off by more than the difference: repetitions overlap (one alone counts as 10 % off), or a method was as fast
-    without more tokens out of a step, which no draft can be. A method that changed an answer is not recommended,
-    unless rounding may be the reason.
+    The fastest median wins; ``auto`` if it is within 3 % of that or their repetitions overlap, because it keeps
+    adapting to new text; no drafts if none gains 3 %. The reason says "too close to tell" if the clock can be off by
+    more than the difference: repetitions overlap (a single one counts as 10 % off), or a method was faster without
+    more tokens per step, which no draft can be. A method that changed an answer is not recommended, unless rounding
+    can be the reason.
     """
     kinds = list(dict.fromkeys(row.kind for row in report.rows))
     usable = [row for row in report.rows if row.same or not report.exact]
@@ -73,7 +73,7 @@ def _for_kind(kind: str, rows: Sequence[Row], slack: float) -> Advice:
 
 
 def _reason(chosen: Row, plain: Row, fastest: str, speeds: dict[str, float], close: Sequence[str]) -> str:
-    assert chosen.ms_per_token is not None  # noqa: S101 - it has a speed-up, told to the type checker
+    assert chosen.ms_per_token is not None  # noqa: S101 - it has a speed-up; for the type checker
     assert plain.ms_per_token is not None  # noqa: S101 - likewise
     reason = (
         f"{chosen.ms_per_token.median:.2f} ms a token against {plain.ms_per_token.median:.2f} without drafts, "
@@ -115,7 +115,7 @@ def _for_all(kinds: Sequence[str], rows: Sequence[Row], slack: float) -> Advice:
 
 
 def _gains(rows: Sequence[Row], plain: Sequence[Row], slack: float) -> tuple[float, float]:
-    """The least and the most that a method may have gained on average, by its slowest and its quickest repetitions."""
+    """Return bounds of a method's average gain, from its slowest and its fastest repetitions."""
     base = {row.kind: row.ms_per_token.median for row in plain if row.ms_per_token}
     timed = [(base[row.kind], row.ms_per_token) for row in rows if row.ms_per_token]
     least = _mean(median / (spread.most * slack) for median, spread in timed)
@@ -127,7 +127,7 @@ def _mean(factors: Iterable[float]) -> float:
 
 
 def _overlap(one: Row, other: Row, slack: float) -> bool:
-    """Whether the repetitions of two methods overlap."""
+    """Return whether the repetitions of two methods overlap."""
     mine, its = one.ms_per_token, other.ms_per_token
     return mine is not None and its is not None and mine.least / slack <= its.most * slack
 

@@ -1,6 +1,7 @@
-"""Compiling ahead: ``python -m stretto.local_engine.measuring.ahead [MODEL]``, where a machine or an image is set up.
+"""Compile a model's code while a machine or an image is set up: ``python -m stretto.local_engine.measuring.ahead``.
 
-Otherwise a model's code is compiled for the processor during its first answers, which are slower, and is then kept.
+It takes the name of a model. Without it, the code is compiled for the processor during the model's first answers,
+which are slower, and is then kept.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
             try_again()
             done = compile_now([CHOOSING, DRAFTING])
             model = load_model(find_source(name), cuda_graphs=False)  # compiles its forward
-            agrees = model.comparison is None or model.comparison.finish()  # else it would follow the first answer
+            agrees = model.comparison is None or model.comparison.finish()  # else it would run after the first answer
             for method in METHODS.values():
                 if method.adapter and model.folder is not None and (model.folder / method.adapter).exists():
                     method.make(DraftEquipment(model=model))  # compiles what its adapter needs

@@ -1,4 +1,4 @@
-"""Measures the decoding methods on one model and this machine, and says which to use for which kind of prompt.
+"""Benchmark of the decoding methods with one model on this machine, by kind of prompt.
 
     from stretto.local_engine.measuring.bench import bench
     from stretto.local_engine.model.loading.load import load_model
@@ -6,9 +6,9 @@
 
     report = bench(load_model(find_source("local:pocket")))
 
-Same weights, prompts, seed and engine for all methods. Each repetition runs every method on every prompt, beginning
-with another method than the one before, so that whatever else the machine does falls on all of them alike. The first
-repetition warms up and counts for the figures that do not depend on time; the others are timed.
+All methods share weights, prompts, seed and engine. Each repetition runs every method on every prompt and starts with
+another method than the previous one, so that other load on the machine affects all methods alike. The first
+repetition is a warm-up that supplies the figures that do not depend on time; the others are timed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEED = 7
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, least and most of the repetitions."""
+    """Median, minimum and maximum over the repetitions."""
 
     median: float
     least: float
@@ -44,24 +44,24 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of at least one value."""
+        """Summarise at least one value."""
         return cls(median(values), min(values), max(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one method did on the prompts of one kind.
+    """Results of one method on the prompts of one kind.
 
     Attributes:
-        kind: of the prompts.
+        kind: kind of the prompts.
         method: name of the decoding method.
-        ms_per_token: milliseconds a token after the first; ``None`` where the model wrote no second one.
+        ms_per_token: milliseconds per token after the first; ``None`` if the model wrote no second one.
         first_token_ms: milliseconds from the request to the first text.
-        speed_up: how many times as fast as without drafts, by the medians.
-        tokens_per_step: tokens that one forward committed.
-        rows_per_step: rows that it evaluated.
-        tokens: written in one repetition.
-        same: whether the answers were those given without drafts; in bfloat16 rounding alone may make them differ.
+        speed_up: speed relative to that without drafts, by the medians.
+        tokens_per_step: tokens committed per forward.
+        rows_per_step: rows evaluated per forward.
+        tokens: tokens written in one repetition.
+        same: whether the answers equal those without drafts; in bfloat16 rounding alone can make them differ.
     """
 
     kind: str
@@ -77,19 +77,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was measured.
+    """Results of a benchmark.
 
     Attributes:
-        model: its name.
-        dtype: of its weights.
+        model: name of the model.
+        dtype: dtype of its weights.
         exact: whether rounding is ruled out as the reason for a different answer.
-        device: where it ran.
-        threads: of torch; ``None`` on a GPU.
-        tokens: the most that an answer was allowed.
+        device: device it ran on.
+        threads: torch's threads; ``None`` on a GPU.
+        tokens: maximum length of an answer.
         repeats: timed repetitions.
-        temperature: of the sampling; 0 takes the likeliest token.
-        rows: by kind of prompt, the methods in the order of the catalogue.
-        left_out: methods that this model cannot be run with, and why.
+        temperature: sampling temperature; 0 takes the most probable token.
+        rows: results by kind of prompt, the methods in the order of the catalogue.
+        left_out: methods that cannot be used with this model, and why.
     """
 
     model: str
@@ -106,9 +106,9 @@ class Report:
 
 @dataclass(slots=True)
 class _Cell:
-    """What one method did on one kind so far."""
+    """Measurements of one method on one kind of prompt so far."""
 
-    ms: list[float] = field(default_factory=list)  # a token, one for each timed repetition
+    ms: list[float] = field(default_factory=list)  # per token, one for each timed repetition
     first_ms: list[float] = field(default_factory=list)
     answers: list[list[int]] = field(default_factory=list)
     figures: list[Figures] = field(default_factory=list)
@@ -126,18 +126,18 @@ def bench(
     threads: int | None = None,
     progress: Callable[[int, int, str], None] = lambda done, whole, doing: None,  # noqa: ARG005 - named for the caller
 ) -> Report:
-    """Measure every method that the model can be run with; lossy ones, which give another answer, are left out.
+    """Measure every method that can be used with the model, except lossy ones, which give another answer.
 
     Args:
-        model: made ready by `stretto.local_engine.model.loading.load.load_model`.
+        model: loaded by `stretto.local_engine.model.loading.load.load_model`.
         draft: a smaller model with the same tokenizer, for ``draft_model``.
         head: folder of a head of the model.
-        prompts: what to answer; those of one kind are added up.
-        tokens: the most to write for each, as far as the context window allows.
+        prompts: what to answer; results of one kind are added up.
+        tokens: maximum length of each answer, as far as the context window allows.
         repeats: timed repetitions, at least 1.
-        temperature: 0 takes the likeliest token; above, a fixed seed samples the same answer under every method.
-        threads: for one forward at most; by default what the model's size is worth.
-        progress: called before each generation: how many are done, of how many, and which is next.
+        temperature: 0 takes the most probable token; above, a fixed seed samples the same answer under every method.
+        threads: maximum for one forward; by default chosen by the model's size.
+        progress: called before each generation with the number done, the total, and what is next.
 
     Raises `SettingsError` for a model that drafts nothing and for a draft model with another tokenizer,
     `ContextOverflowError` for a prompt that does not fit into the model, and whatever a generation fails with.
@@ -153,7 +153,7 @@ def bench(
     encoded = [(prompt.kind, _encoded(model, prompt)) for prompt in prompts]
     cells = {(kind, method): _Cell() for kind in dict.fromkeys(kind for kind, _ in encoded) for method in methods}
     done, whole = 0, (repeats + 1) * len(methods) * len(encoded)
-    # Without a prefix cache: a prompt that was answered before would be read in no time.
+    # No prefix cache: with it, a prompt that was answered before would be read in no time.
     engine = Engine(model, draft=draft, head=head, prefix_cache_bytes=0, measure=True, threads=threads)
     engine.wait_measured()
     try:
@@ -186,7 +186,7 @@ def bench(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One answer: milliseconds to its first text and from there to its end, tokens after the first, and its account."""
+    """One answer: milliseconds to its first text and from there to its end, tokens after the first, and its figures."""
 
     first_ms: float
     rest_ms: float
@@ -196,7 +196,7 @@ class _Run:
 
 
 def _selectable(equipment: DraftEquipment) -> tuple[list[str], dict[str, str]]:
-    """Methods to measure, and those that something is missing for."""
+    """Return the methods to measure, and for the others why they are left out."""
     methods, left_out = [], {}
     for name, make in DRAFTERS.items():
         if name.endswith("_lossy"):
@@ -223,7 +223,7 @@ def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, tempera
     ended = threading.Event()
 
     def listen(event: Piece | Finished) -> None:
-        # In the engine's thread: a reader woken by every piece would take time from what is measured.
+        # Runs in the engine's thread: a reader woken by every piece would take time from what is measured.
         if isinstance(event, Finished) or not seen:
             seen.append((time.perf_counter(), event))
         if isinstance(event, Finished):
@@ -246,7 +246,7 @@ def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, tempera
         handle.cancel()
         raise
     (first_s, first), (end_s, last) = seen[0], seen[-1]
-    assert isinstance(last, Finished)  # noqa: S101 - told to the type checker: it is what ended the wait
+    assert isinstance(last, Finished)  # noqa: S101 - for the type checker: it is what ended the wait
     if last.error is not None:
         raise last.error
     answer = list(handle.sequence.generated)

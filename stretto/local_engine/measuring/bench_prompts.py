@@ -1,4 +1,4 @@
-"""The prompts of `bench` where its user gives none: one text of each kind."""
+"""Default prompts of `bench`: one text of each kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["PROMPTS", "BenchPrompt"]
 
 @dataclass(frozen=True, slots=True)
 class BenchPrompt:
-    """A prompt, the kind it stands for, and whether it is a user's message or a text to be continued."""
+    """A prompt, its kind, and whether it is a user's message or a text to be continued."""
 
     kind: str
     text: str
@@ -66,4 +66,4 @@ PROMPTS = (
     BenchPrompt("transformation", _TRANSFORMATION),
     BenchPrompt("question", "How do I look after a bicycle?"),
 )
-"""A Python file and an essay to continue, a text to copy with changes, a question."""
+"""A Python file and an essay to continue, a text to copy with changes, and a question."""

@@ -1,4 +1,4 @@
-"""Which waiting requests are admitted: those that came together, as far as they fit, in the order of their prompts."""
+"""Admission of waiting requests: those that arrived together, as far as they fit, ordered by their prompts."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from stretto.local_engine.serving.handle import Handle
 
 __all__ = ["Gathering", "common_prefix", "fitting_together", "next_wave"]
 
-_ANNOUNCED_WAIT_S = 1.0  # that an announced request is waited for at most
+_ANNOUNCED_WAIT_S = 1.0  # maximum wait for an announced request
 _FORWARD = 64  # prompt tokens that take about as long as one more forward
 _WORTH_WAITING = 8
 
 
 class Gathering:
-    """Waits for requests that come together: they are read together, the short ones first.
+    """Waits for requests that arrive together, so that they are read together, the short ones first.
 
     Args:
-        slots: that many are not waited with.
+        slots: no more waiting once this many are queued.
 
     Attributes:
-        coming: requests that are announced.
-        arrived: requests so far.
+        coming: number of announced requests.
+        arrived: number of requests so far.
     """
 
     def __init__(self, slots: int) -> None:
         self.coming = 0
         self.arrived = 0
         self._slots = slots
-        self._seen = 0  # that had arrived when the queue was looked at last
+        self._seen = 0  # value of `arrived` when the queue was last looked at
         self._until: float | None = None
 
     def whole(self, waiting: int, *, idle: bool) -> bool:
-        """Whether no more requests seem to be coming, given how many wait.
+        """Return whether no more requests seem to be coming, given how many wait.
 
-        While a batch runs, those who have come wait one step for others; announced ones are waited for longer.
+        While a batch runs, new requests wait one step for others, and longer for announced ones.
         """
         waited = self._until is not None and not idle
         quiet = not self.coming and (waited or self._seen == self.arrived)
@@ -51,16 +51,16 @@ class Gathering:
 def fitting_together(
     waiting: Iterable[Handle], running: Sequence[Handle], *, slots: int, cache_tokens: float
 ) -> tuple[list[Handle], str]:
-    """Find the oldest requests that fit into one batch with those running and, together, into memory.
+    """Find the oldest requests that fit, together with the running ones, into one batch and into memory.
 
     Args:
         waiting: the queue, the oldest first.
         running: the batch.
-        slots: requests in one batch at most.
-        cache_tokens: whose keys and values fit into memory.
+        slots: maximum number of requests in one batch.
+        cache_tokens: number of tokens whose keys and values fit into memory.
 
     Returns:
-        these, and what the others wait for.
+        these requests, and what the others wait for.
     """
     fitting: list[Handle] = []
     longest = max((_most_tokens(handle) for handle in running), default=0)
@@ -76,7 +76,7 @@ def fitting_together(
 
 
 def _most_tokens(handle: Handle) -> int:
-    """Tokens that a request may fill with its answer."""
+    """Return the maximum number of tokens of a request, with its answer."""
     request = handle.sequence.request
     return len(request.prompt) + request.max_new_tokens
 
@@ -90,19 +90,19 @@ def next_wave(
     overdue: Sequence[bool] = (),
     known_by: Sequence[Hashable] = (),
 ) -> list[int]:
-    """Choose requests to be read together; at least one.
+    """Choose the requests whose prompts are read together, and return their indices; at least one.
 
     The one with the least to read goes first. Reading a prompt together with others delays these; reading it later
-    delays it and those behind it. So it is read with them where all requests together get their first token sooner.
-    A prompt that begins like one that is being read waits until it can copy that part.
+    delays it and those after it. So it joins them if all requests together get their first token sooner that way.
+    A prompt that begins like another one that is being read waits until it can copy that part.
 
     Args:
-        prompts: of the requests, at least one.
-        known: tokens of each that need not be read.
-        tokens: to read in one forward at most, unless one prompt alone is longer.
-        packed: whether a forward costs by the tokens there are. If not, by the longest of its sequences.
-        overdue: requests that others have gone before often enough; these go first.
-        known_by: of each; what one that differs has read cannot be copied.
+        prompts: prompts of the requests, at least one.
+        known: number of tokens of each that need not be read.
+        tokens: maximum to read in one forward, unless one prompt alone is longer.
+        packed: whether the cost of a forward depends on its tokens. If not, it depends on its longest sequence.
+        overdue: whether a request has been overtaken often enough; these go first.
+        known_by: `Generation.known_by` of each; only requests with the same value can copy from each other.
     """
     left = [len(prompt) - length for prompt, length in zip(prompts, known, strict=True)]
     overdue, known_by = overdue or [False] * len(prompts), known_by or [None] * len(prompts)
@@ -129,6 +129,6 @@ def _begin_alike(prompt: tuple[int, ...], other: tuple[int, ...], known: int) ->
 
 
 def common_prefix(prompt: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many tokens both begin with. The last token of the first prompt does not count: it is read in any case."""
+    """Return the length of the common prefix, without the first prompt's last token, which is read in any case."""
     limit = min(len(prompt) - 1, len(other))
     return next((index for index in range(limit) if prompt[index] != other[index]), limit)

@@ -1,4 +1,4 @@
-"""The loop of every decoding method: draft, one forward, verify, commit."""
+"""Decoding loop of every method: draft, run one forward, verify, commit."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _NO_TOP: tuple[_Ids, _Probabilities] = np.empty((0, 0), np.int64), np.empty((0, 
 
 @dataclass(slots=True)
 class _Member:
-    """One request of the batch: who drafts for it, how it chooses, and its tokens so far.
+    """One request of the batch: its drafter, its sampler and its tokens so far.
 
     Attributes:
-        draft: as it is evaluated in this step.
+        draft: the draft that is evaluated in this step.
         nodes: for each node that the drafter proposed, its node in ``draft``, or -1.
-        warnings: since the last step.
+        warnings: warnings since the last step.
     """
 
     request: Generation
@@ -65,24 +65,24 @@ class _Member:
         return layers_read_by(self.drafter)
 
     def give_up_drafting(self, error: Exception) -> None:
-        """Go on without drafts, because the drafter failed."""
+        """Continue without drafts, because the drafter failed."""
         name = self.drafter.name
         self.drafter = Autoregressive()
         self.warnings.append(f"{name} failed and drafts no more ({type(error).__name__}: {error})")
 
 
 class Batch(BatchMembers[_Member]):
-    """Some requests decoded together, one forward per call of `advance`.
+    """Requests decoded together, one forward per call of `advance`.
 
     In each step the drafter of each request proposes a tree, and one forward scores all trees. What verification
-    accepts is committed, together with one token of the model's own. Autoregressive decoding is the empty draft.
+    accepts is committed, plus one token that the model chooses itself. Autoregressive decoding is the empty draft.
     Requests join and leave between two steps.
 
     Args:
         forward: runs the model.
-        device: where the model is.
-        draft_nodes: nodes of all drafts together that one forward evaluates at most.
-        cost: of a step; it learns how many requests share a step, and what the step took.
+        device: device of the model.
+        draft_nodes: maximum number of nodes, over all drafts, that one forward evaluates.
+        cost: cost of a step; it learns how many requests share a step and how long the step took.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Batch(BatchMembers[_Member]):
         self._all_rows = torch.empty(0, dtype=torch.long)  # 0 to the last row of a forward # [rows]
 
     def join(self, prefill: Prefill, drafters: Sequence[Drafter]) -> list[Step]:
-        """Take over requests whose prompts are read. Returns the step with the first token of each."""
+        """Take over requests whose prompts have been read. Returns the step with the first token of each."""
         logits = prefill.logits[:, None]  # [batch, 1, vocabulary]
         joining = [
             self._member(state, drafter, logits.shape[-1])
@@ -112,21 +112,21 @@ class Batch(BatchMembers[_Member]):
         return self._commit(joining, logits, prefill.states, drafted=False)
 
     def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
-        """Find the request that is known by this whose cache holds most of the tokens that a prompt begins with."""
+        """Find the request with the longest common prefix with a prompt, among those with this ``known_by``."""
         texts = [member.context.tokens if member.request.known_by == known_by else () for member in self._members]
         return best_source(prompt, self._cache, texts, self._forward.switch)
 
     def remember(self, row: int, prefixes: PrefixCache) -> None:
-        """Keep the keys and values of one request for later prompts, unless it failed: they may be no numbers.
+        """Keep the keys and values of one request for later prompts, unless it failed: they could be NaN.
 
-        Its last token was never read.
+        Its last token is left out, because it was never read.
         """
         member = self._members[row]
         if member.sampler.failure is None:
             prefixes.keep(member.context.tokens[:-1], self._cache, row, member.request.known_by, member.request.tenant)
 
     def advance(self) -> list[Step]:
-        """Run one step; it commits at least one token to each request."""
+        """Run one step, which commits at least one token to each request."""
         members, cost, began = self._members, self._cost, self._clock()
         if cost is not None:
             cost.begin(len(members))
@@ -178,12 +178,12 @@ class Batch(BatchMembers[_Member]):
             known = len(member.context.tokens)
             depth = member.request.max_new_tokens - (known - len(member.request.prompt)) - 1
             if switch is not None and known <= switch:
-                depth = min(depth, switch - known)  # no draft reaches over the switch
+                depth = min(depth, switch - known)  # no draft crosses the switch
             member.draft, nodes = draft.prune(count, depth)
             member.nodes = nodes if allowed is None else [nodes[node] if node >= 0 else -1 for node in allowed]
 
     def _read_again(self, number: int, member: _Member) -> None:
-        """Read a request's tokens again with the rotary factors of longer texts; see `rotary.py`."""
+        """Read a request's tokens again with the rotary factors for longer texts; see `rotary.py`."""
         tokens, adapters = member.context.tokens[:-1], adapters_of([member.request.adapter])
         cache, length = KeyValueCache(1), len(tokens)
         for start in range(0, length, _PREFILL_TOKENS):
@@ -196,13 +196,13 @@ class Batch(BatchMembers[_Member]):
     def _commit(
         self, members: Sequence[_Member], logits: Tensor, states: Sequence[Tensor | None], *, drafted: bool
     ) -> list[Step]:
-        """Verify the drafts by the logits # [batch, rows, vocabulary], and commit what is accepted.
+        """Verify the drafts against the logits, and commit what is accepted.
 
         Args:
             members: the requests.
             logits: # [batch, rows, vocabulary]
-            states: of each request's rows; of those of its prompt, where nothing was drafted.
-            drafted: this is a step, not the forward that read the prompts.
+            states: hidden states of each request's rows; after the prompt was read, those of the prompt.
+            drafted: whether this is a step, not the forward that read the prompts.
         """
         verdicts = verify(
             logits,
@@ -229,12 +229,12 @@ class Batch(BatchMembers[_Member]):
 
 
 def layers_read_by(drafter: Drafter) -> tuple[int, ...]:
-    """Layers whose hidden states a drafter reads; see `Drafter`."""
+    """Return the layers whose hidden states a drafter reads; see `Drafter`."""
     return getattr(drafter, "wants_states", ())
 
 
 def _divided(states: LayerStates | None, members: Sequence[_Member]) -> list[Tensor | None]:
-    """The hidden states of each request's rows, where its drafter reads any."""
+    """Return the hidden states of each request's rows, or ``None`` if its drafter reads none."""
     return [
         states.of(number, slice(0, 1 + len(member.draft)), member.wants_states)
         if states is not None and member.wants_states
@@ -253,12 +253,12 @@ def _committed(
     states: Tensor | None,
     drafted: bool,
 ) -> Step:
-    """Commit a verdict to one request, and let its drafter learn from it.
+    """Commit a verdict to one request, let its drafter learn from it, and return the step.
 
     Args:
         member: the request.
         verdict: what is accepted.
-        logits: of its rows # [rows, vocabulary]
+        logits: logits of its rows # [rows, vocabulary]
         tokens: see `DraftOutcome.top_tokens`.
         probabilities: see `DraftOutcome.top_probabilities`.
         states: see `Batch._commit`.
@@ -292,7 +292,7 @@ def _committed(
 
 
 def _outcome(member: _Member, verdict: Verified, tokens: _Ids, probabilities: _Probabilities) -> DraftOutcome:
-    """Describe what became of the draft by the nodes that the drafter proposed, not by those left after pruning."""
+    """Return the outcome in terms of the nodes that the drafter proposed, not of those left after pruning."""
     nodes = member.nodes
     if not nodes:
         return DraftOutcome((), tokens, probabilities, verdict.tokens, ())
@@ -306,12 +306,12 @@ def _outcome(member: _Member, verdict: Verified, tokens: _Ids, probabilities: _P
 
 
 def _proposed(member: _Member, nodes: int, *, chains: bool) -> tuple[DraftTree, Sequence[int] | None]:
-    """Ask for a draft that can be evaluated.
+    """Ask the drafter for a draft, and reduce it to what can be evaluated.
 
-    ``chains``: only its most likely path can.
+    ``chains``: whether only its most likely path can be evaluated.
 
     Returns:
-        the draft, and where some nodes of the proposal were left out, which node each of them is now, or -1.
+        the draft, and if some of the proposed nodes were left out, the new index of each, or -1.
     """
     constraint = member.constraint
     try:
@@ -324,19 +324,19 @@ def _proposed(member: _Member, nodes: int, *, chains: bool) -> tuple[DraftTree, 
             return tree, kept
         tree, legal = _legal(tree, constraint)
         return tree, legal if kept is None else [legal[node] if node >= 0 else -1 for node in kept]
-    except Exception as error:  # noqa: BLE001 - the answer needs no draft, and the other requests do not need this one
+    except Exception as error:  # noqa: BLE001 - neither the answer nor the other requests depend on the draft
         member.give_up_drafting(error)
         return _NO_DRAFT, None
 
 
 def _check(tree: DraftTree, vocabulary: int) -> None:
-    """Refuse tokens that the model does not have: on a GPU, looking one up would end all requests and the engine."""
+    """Raise for tokens that the model does not have: on a GPU, looking one up would end all requests and the engine."""
     if tree.tokens and max(tree.tokens) >= vocabulary:
         raise ValueError(f"a drafted token is not below {vocabulary}")
 
 
 def _legal(tree: DraftTree, constraint: Constraint) -> tuple[DraftTree, Sequence[int]]:
-    """Leave out what the answer's constraint forbids; the new number of each node, as from `DraftTree.prune`."""
+    """Leave out what the answer's constraint forbids. Returns what `DraftTree.prune` does."""
     try:
         legal = constraint.legal(tree)
     except Exception:
@@ -346,7 +346,7 @@ def _legal(tree: DraftTree, constraint: Constraint) -> tuple[DraftTree, Sequence
 
 
 def _top(logits: Tensor, wants: Sequence[int], counts: Sequence[int]) -> list[tuple[_Ids, _Probabilities]]:
-    """Find the most probable tokens of each request's first rows and their probabilities, as many as drafters want."""
+    """Return the most probable tokens of each request's rows and their probabilities, as many as its drafter wants."""
     most = min(max(wants), logits.shape[-1])
     if most == 0:
         return [_NO_TOP] * len(wants)

@@ -1,4 +1,4 @@
-"""The requests of a batch and their keys and values: what a batch is, whatever its loop does with them."""
+"""Base of all batches: requests and their keys and values, whatever loop decodes them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ __all__ = ["BatchMembers", "Step"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one forward gave one request: its tokens, and how they were found.
+    """Result of one forward for one request: its tokens, and how they were found.
 
     Attributes:
-        tokens: committed by it; at least one, unless it refined a block.
-        scores: their log-probabilities, if they were asked for.
-        failure: what went wrong while the tokens of this request were chosen; its answer ends with it.
+        tokens: committed tokens; at least one, unless the forward refined a block.
+        scores: their log-probabilities, if requested.
+        failure: error while this request's tokens were chosen; its answer ends with it.
         draft: the nodes that were evaluated; ``None`` for the forward that read the end of the prompt.
-        accepted: nodes of the draft that were accepted, in order.
+        accepted: accepted nodes of the draft, in order.
         drafter: name of the drafter, which is the source of nodes that name none.
-        changed: accepted nodes that the model would not have chosen; see `Figures.changed`.
-        warnings: what went wrong without harm to the answer: a drafter that failed.
-        rows: evaluated by it, where it refined a block; ``draft`` tells it elsewhere.
-        forwards: that it stands for, where it refined a block.
+        changed: number of accepted nodes that the model would not have chosen; see `Figures.changed`.
+        warnings: problems that did not affect the answer, such as a drafter that failed.
+        rows: number of rows evaluated, if the forward refined a block; otherwise it follows from ``draft``.
+        forwards: number of forwards that the step counts as, if it refined a block.
     """
 
     tokens: Sequence[int]
@@ -51,7 +51,7 @@ class Step:
 
 
 Member = TypeVar("Member")
-"""A request with what a loop knows of it."""
+"""A request and its state in a loop."""
 
 
 class BatchMembers(ABC, Generic[Member]):
@@ -66,7 +66,7 @@ class BatchMembers(ABC, Generic[Member]):
 
     @property
     def slots(self) -> int:
-        """Slots of keys and values that are allocated, over all requests."""
+        """Number of allocated slots of keys and values, over all requests."""
         return self._cache.slots
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -78,15 +78,15 @@ class BatchMembers(ABC, Generic[Member]):
 
     @abstractmethod
     def join(self, prefill: Prefill, drafters: Sequence[Any], /) -> list[Step]:
-        """Take over requests whose prompts are read, with the drafter or the rule of each."""
+        """Take over requests whose prompts have been read, with the drafter or the rule of each."""
 
     @abstractmethod
     def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
-        """Find the request that is known by this and holds most of the beginning of a prompt."""
+        """Find the request with the longest common prefix with a prompt, among those with this ``known_by``."""
 
     @abstractmethod
     def remember(self, row: int, prefixes: PrefixCache) -> None:
-        """Keep what later prompts can use of a request."""
+        """Keep what later prompts can copy from a request."""
 
     @abstractmethod
     def advance(self) -> list[Step]:

@@ -1,4 +1,4 @@
-"""Compiled code for an engine: used from the start if it is ready, else compiled during the first answers."""
+"""Use of compiled code by an engine: from the start if it is ready, else once it was compiled in the background."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["CompiledCode"]
 
 _log = logging.getLogger(__name__)
 
-_PARTS = (CHOOSING, DRAFTING)  # and what the forwards need
+_PARTS = (CHOOSING, DRAFTING)  # in addition to what the forwards need
 
 
 class CompiledCode:
-    """Decides whether the engine's thread runs compiled code, and changes to it once, while there is no request.
+    """Decides whether the engine's thread runs compiled code, and switches to it once, while there is no request.
 
     Args:
-        models: that the engine runs. The first one says whether it waits for the compiler (`LoadedModel.compiled`).
+        models: models of the engine. The first decides whether it waits for the compiler (`LoadedModel.compiled`).
         wake: called from another thread when compiled code may be ready.
     """
 
@@ -31,7 +31,7 @@ class CompiledCode:
         self._models, wanted = models, models[0].compiled
         self._running, self._wake = False, wake
         self._compilations: list[Compilation] = []
-        self._uses: list[Callable[[], None]] = []  # what changes to further parts
+        self._uses: list[Callable[[], None]] = []  # functions that switch to further parts
         self._comparisons = [model.comparison for model in models if model.comparison is not None]
         if wanted is False:
             return
@@ -44,15 +44,15 @@ class CompiledCode:
 
     @property
     def due(self) -> bool:
-        """Whether compiled code may be ready to change to."""
-        compilations = self._compilations  # `stay` may be called by another thread
+        """Whether compiled code may be ready to switch to."""
+        compilations = self._compilations  # `stay` can be called by another thread
         compiled = bool(compilations) and all(each.done for each in compilations)
         return compiled or any(each.due for each in self._comparisons)
 
     def add(self, parts: Sequence[Part], use: Callable[[], None]) -> None:
-        """Have further parts compiled, and call ``use`` in the engine's thread once they are. From any thread.
+        """Have further parts compiled, and call ``use`` in the engine's thread once they are. Safe from any thread.
 
-        Where compiled code was waited for, so are these, and nothing is left to be called.
+        If the engine waited for compiled code, this waits too, and calls ``use`` at once.
         """
         if self._models[0].compiled:
             compile_now(parts)
@@ -62,13 +62,13 @@ class CompiledCode:
             self._compilations = [*self._compilations, Compilation(parts, then=self._wake)]
 
     def begin(self) -> None:
-        """Let this thread, which is the engine's, run compiled code if it is ready."""
+        """Let the engine's thread, which calls this, run compiled code if it is ready."""
         run_compiled(self._running)
 
     def change(self) -> bool:
-        """Change to compiled code, or away from it. In the engine's thread, while it has no request.
+        """Switch to compiled code, or away from it. Only in the engine's thread, while it has no request.
 
-        Returns whether it has: keys and values that were computed before cannot be used then.
+        Returns whether it did: then keys and values that were computed before are no longer valid.
         """
         judged = [comparison.judge() for comparison in self._comparisons]
         changed = any(judged)
@@ -79,13 +79,13 @@ class CompiledCode:
         return changed
 
     def answered(self) -> None:
-        """Compare with transformers from now on what has not been compared, unless other code replaces it soon."""
+        """Begin comparing with transformers what has not been compared yet, unless other code replaces it soon."""
         if not self._compilations:
             for comparison in self._comparisons:
                 comparison.begin(self._wake)
 
     def end(self) -> None:
-        """Compare no more."""
+        """Stop comparing with transformers."""
         for comparison in self._comparisons:
             comparison.end()
 
@@ -107,7 +107,7 @@ class CompiledCode:
 
 
 def _load() -> bool:
-    """Load compiled code, and return whether it runs. The caller's thread runs what it ran before."""
+    """Load compiled code, and return whether it runs. It does not change what the calling thread uses."""
     before = runs_compiled()
     run_compiled(True)
     try:

@@ -1,4 +1,4 @@
-"""The engine: checks requests and passes them to the thread that runs them."""
+"""The engine: it checks requests and passes them to the thread that runs them."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ class Engine:
 
     Provisional: it may change in any release.
 
-    Requests join the running batch between two forwards and leave it when they end. A failure ends the requests
-    concerned, each with one error, and the engine goes on. Without references and requests, an engine ends and frees
+    Requests join the running batch between two forwards and leave it when they end. A failure ends the affected
+    requests, each with one error, and the engine continues. An engine without references and requests ends and frees
     its model.
 
     Args:
-        model: what to run; see `stretto.local_engine.model.loading.load.load_model`.
-        batch_size: requests in one batch at most.
-        prefill_tokens: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
-            between two forwards.
-        draft_nodes: drafted tokens of all requests together evaluated in one forward at most.
+        model: the model; see `stretto.local_engine.model.loading.load.load_model`.
+        batch_size: maximum number of requests in one batch.
+        prefill_tokens: maximum number of prompt tokens, over all requests, read in one forward; a request can be
+            cancelled between two forwards.
+        draft_nodes: maximum number of drafted tokens, over all requests, evaluated in one forward.
         prefix_cache_bytes: memory for keys and values of finished requests, for later prompts that begin with the same
             tokens, such as the next turn of a chat; at most a quarter of `LoadedModel.cache_tokens`. Only prompts of
-            one tenant (`Generation.tenant`) are compared, since `cached_tokens` reveals how much they share. The tenant
-            that holds most makes room first.
-        draft_history_tokens: tokens of earlier answers, for each tenant, in which `suffix` and `auto` look for what
-            comes next. With 0, the default here, the speed of a request tells nothing of other answers.
-        files: texts in which they look as well.
-        threads: for one step at most; by default chosen by the size of the model and the number of rows.
-        draft: a smaller model with the same tokenizer, for the decoding method that takes one.
-        head: folder of a head that drafts from the model's hidden states.
-        method_options: options of decoding methods, by the method's name.
-        measure: time steps by their number of rows while no request is there, from the start on; without it, from the
-            first request with a method that weighs its drafts on. Until that is done, rows are taken to be expensive.
-        drafters: the decoding methods by name; a model that writes blocks at once has its own.
+            one tenant (`Generation.tenant`) are compared, since `cached_tokens` reveals how much they share. Entries of
+            the tenant that uses most memory are evicted first.
+            draft_history_tokens: number of tokens of earlier answers, per tenant, in which `suffix` and `auto` look for
+                drafts. With 0, the default here, the speed of a request reveals nothing about other answers.
+            files: texts in which they look as well.
+            threads: maximum for one step; by default chosen by the size of the model and the number of rows.
+            draft: a smaller model with the same tokenizer, for the decoding method that takes one.
+            head: folder of a head that drafts from the model's hidden states.
+            method_options: options of decoding methods, by the method's name.
+            measure: whether to time steps by their number of rows from the start, while there is no request; otherwise
+                this begins with the first request whose method weighs its drafts. Until then, rows count as expensive.
+            drafters: decoding methods by name; a model that writes blocks at once has others.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Engine:
         drafters: Mapping[str, Callable[[DraftEquipment], Drafter]] | None = None,
     ) -> None:
         self.model = model
-        """What it runs."""
+        """The model that it runs."""
         self.files = files
-        """Texts in which drafts are looked for as well."""
+        """Texts that are searched for drafts as well."""
         self._drafters: Mapping[str, Callable[[DraftEquipment], object]]
         self._blocks = None if model.diffusion is None else block_models()
         if model.diffusion is not None and self._blocks is not None:
@@ -101,7 +101,7 @@ class Engine:
         )
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have what they need
-        self._adapters: set[str] = set()  # beside the weights
+        self._adapters: set[str] = set()  # attached ones
         self._answers = EarlierAnswers(draft_history_tokens)
         schedule = partial(
             Scheduler,
@@ -126,10 +126,10 @@ class Engine:
 
     @property
     def step_ms(self) -> dict[int, float]:
-        """Milliseconds of a step by its number of rows, as steps take lately.
+        """Recent duration of a step in milliseconds, by its number of rows.
 
-        Until rows were timed, those of the numbers of requests that ran together so far; empty unless one ran alone and
-        several did together.
+        Until rows were timed, the keys are the numbers of requests that ran together so far; it is empty unless one ran
+        alone and others ran together.
         """
         if not self._cost.measured:
             plain = self._cost.plain
@@ -138,16 +138,16 @@ class Engine:
         return dict(zip(counts, accumulate(map(self._cost.lately, counts), max), strict=True))  # more rows take no less
 
     def forget_learned(self) -> None:
-        """Forget which drafts were taken, and earlier answers, of all tenants. From any thread."""
+        """Forget the statistics of drafts and the earlier answers of all tenants. Safe from any thread."""
         self._answers.clear()
         self._serving.forget_learned()
 
     def wait_measured(self) -> None:
-        """Block until the timing of steps has finished, if it has begun; for benchmarks."""
+        """Block until the timing of steps has finished, if it has begun. For benchmarks."""
         self._serving.wait_measured()
 
     def announced(self) -> AbstractContextManager[None]:
-        """Announce a request, so that a batch that is about to start waits for it a moment."""
+        """Announce a request, so that a batch that is about to start waits for it briefly."""
         return self._serving.announced()
 
     def submit(
@@ -161,23 +161,23 @@ class Engine:
     ) -> Handle:
         """Queue a request. Safe from any thread; never waits for the model.
 
-        Compiling a ``response_format`` and making a decoding method ready may take seconds. A thread that must not
-        wait has another one call `constraint` and `equip` first.
+        Compiling a ``response_format`` and preparing a decoding method can take seconds. A thread that must not
+        block should have another one call `constraint` and `equip` first.
 
         Args:
             request: what to generate.
             listener: called from the engine's thread with each piece and, last, with the `Finished`; it must return
                 at once.
-            constraint: what `constraint` has made of the request's ``response_format``; made here if it is left out.
+            constraint: result of `constraint` for the request's ``response_format``; compiled here if left out.
             on_stage: called at each `Stage` of the request, from any thread; it must return at once.
-            watched: keep in ``Handle.batches`` which steps it shared with how many others.
+            watched: record in ``Handle.batches`` which steps it shared with how many others.
 
-        Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, `SettingsError` where something
-        that the decoding method needs is missing, or `BackendError` when the engine is closed.
+        Raises `ContextOverflowError`, `RequestRejectedError`, `InvalidRequestError`, `SettingsError` if something
+        that the decoding method needs is missing, or `BackendError` if the engine is closed.
         """
         self._check(request)
         if request.joined and not self._can_join():
-            request = replace(request, joined=())  # its paths are read again, in a row
+            request = replace(request, joined=())  # its paths are read again, one after the other
         if constraint is None:
             constraint = self.constraint(request.response_format, request.end_ids, request.tenant)
         state = Sequence(request, self.model.decode, constraint, self.model.token_bytes)
@@ -190,58 +190,58 @@ class Engine:
         return paths is not None and self.model.diffusion is None and bool(paths.can_join(self.model.forward))
 
     def run_alongside(self, work: Generator[None, None, None]) -> None:
-        """Run a generator in the engine's thread: up to its next ``yield`` between two steps of the requests.
+        """Run a generator in the engine's thread, up to its next ``yield`` between two steps of the requests.
 
-        Safe from any thread. One generator runs after the other. It is closed with the engine, and handles its own
-        exceptions. Raises `BackendError` when the engine is closed.
+        Safe from any thread. Generators run one after the other. They are closed with the engine, and must handle their
+        exceptions themselves. Raises `BackendError` if the engine is closed.
         """
         self._serving.add_alongside(work)
 
     def constraint(
         self, response_format: ResponseFormat | None, end_ids: frozenset[int], tenant: str | None = None
     ) -> Constraint | None:
-        """Compile the format of one answer, if it has one; it is kept for this tenant.
+        """Compile the format of one answer, if there is one, and keep it for this tenant.
 
         Safe from any thread. Raises `InvalidRequestError` for an invalid JSON schema or regular expression.
         """
         return None if response_format is None else self._grammars.constraint(response_format, end_ids, tenant)
 
     def decoding_for(self, decoding: str) -> str:
-        """The method to use for a request; the usual rule if one that drafts was chosen for a model that does not.
+        """Return the method for a request: the default rule if a drafting method was chosen for a model without drafts.
 
-        That happens where a method is chosen before the model is loaded.
+        That happens if a method is chosen before the model is loaded.
         """
         form, blocks = self.model.diffusion, self._blocks
         names = (decoding,) if form is None or blocks is None else blocks.rule_names(form)
         return decoding if decoding in names else names[0]
 
     def equipped(self, decoding: str) -> bool:
-        """Whether `equip` has been called for a decoding method."""
+        """Return whether `equip` has been called for a decoding method."""
         return decoding in self._equipped
 
     def equip(self, decoding: str) -> None:
-        """Prepare what a decoding method needs beside the model, such as an adapter, for which the weights are hashed.
+        """Prepare what a method needs besides the model, such as an adapter, for which the weights are hashed.
 
         Safe from any thread. `submit` does it too; it is quick the second time. Raises `InvalidRequestError` for a
-        method that does not exist, `SettingsError` where something is missing for it.
+        method that does not exist, `SettingsError` if it lacks something.
         """
         if decoding not in self._drafters:
             raise InvalidRequestError(
                 f"There is no decoding method {decoding!r}. Use one of: {', '.join(self._drafters)}."
             )
         if decoding not in self._equipped:
-            self._drafters[decoding](self._equipment)  # raises where something is missing for it
+            self._drafters[decoding](self._equipment)  # raises if something is missing for it
             self._equipped.add(decoding)
 
     def has_beside(self, adapter: str) -> bool:
-        """Whether `attach_lora` has been called for an adapter."""
+        """Return whether `attach_lora` has been called for an adapter."""
         return adapter in self._adapters
 
     def attach_lora(self, name: str, adapter: LoraAdapter) -> None:
-        """Keep an adapter beside the weights, for requests that name it. They share the batch with all others.
+        """Attach an adapter to the unchanged weights, for requests that name it. They share the batch with all others.
 
-        Safe from any thread, while requests run. Raises `SettingsError` where it does not fit the model, or cannot be
-        kept beside it, and where there is one of this name, whose requests may run.
+        Safe from any thread, while requests run. Raises `SettingsError` if it does not fit the model or cannot be
+        attached to it, and if the name is taken: requests of that adapter may be running.
         """
         if name in self._adapters:
             raise SettingsError(f"{self.model.name} has an adapter {name!r} already. Give another name.")
@@ -256,17 +256,17 @@ class Engine:
 
     @property
     def occupancy(self) -> Occupancy:
-        """What the engine holds now; approximate while requests run."""
+        """Current load of the engine; approximate while requests run."""
         return self._serving.occupancy
 
     def close(self) -> None:
-        """End every request with the reason ``cancelled`` and the thread with it. Idempotent; waits for the thread."""
+        """End every request with the reason ``cancelled``, then the thread, and wait for it. Idempotent."""
         self._serving.close()
 
     def free(self) -> None:
-        """Do what `close` does, and drop the weights of its models, so that no other engine can run them.
+        """Close the engine, and drop the weights of its models, so that no other engine can run them.
 
-        If the thread is in a step that takes long, the weights stay until it ends.
+        If the thread is in a long step, the weights stay until it ends.
         """
         self.close()
         if self._serving.ended:
@@ -275,9 +275,9 @@ class Engine:
                 model.free()
 
     def check_tokens(self, request: Generation) -> None:
-        """Refuse an empty prompt, tokens that the model does not have, and methods that cannot be used.
+        """Check that the prompt is not empty, the model has all tokens, and the method can be used.
 
-        Raises `InvalidRequestError` and `SettingsError`.
+        Raises `InvalidRequestError` or `SettingsError`.
         """
         name = self.model.name
         if not request.prompt:

@@ -1,4 +1,4 @@
-"""One submitted request, as its submitter sees it."""
+"""A submitted request, as its submitter sees it."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = ["Handle", "Listener", "StageListener", "StepBatch", "StepBatches"]
 Listener = Callable[[Piece | Finished], None]
 
 StageListener = Callable[[Stage, float], None]
-"""Takes a stage, and the seconds of `time.perf_counter` at which a request came to it."""
+"""Called with a stage, and the time in seconds of `time.perf_counter` at which a request reached it."""
 
 _log = logging.getLogger(__package__)
-_requests = itertools.count(1)  # their numbers
-_batches = itertools.count(1)  # likewise
+_requests = itertools.count(1)  # numbers for requests
+_batches = itertools.count(1)  # numbers for batches
 
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """Steps in a row that a request shared with the same other requests.
+    """Consecutive steps that a request shared with the same other requests.
 
     Attributes:
         number: the same for all requests that shared these steps; unique in this process.
-        requests: that shared them.
+        requests: number of requests that shared them.
         began_s: when the requests came together, in seconds of `time.perf_counter`.
-        ended_s: when one of them left or another one came.
+        ended_s: when one of them left or another one joined.
         steps: forwards of this request.
-        rows: tokens of this request that were evaluated in them: its last one and the nodes of its drafts.
-        tokens: committed to this request.
+        rows: tokens of this request that were evaluated: its last one and the nodes of its drafts.
+        tokens: tokens committed to this request.
     """
 
     number: int
@@ -49,15 +49,15 @@ class StepBatch:
 
 
 class StepBatches:
-    """Follows the requests that run. It is told when one joins or leaves, so a step costs nothing more."""
+    """Tracks which requests run together. It is updated only when one joins or leaves, so steps cost nothing more."""
 
     def __init__(self) -> None:
-        self._watched: list[tuple[Handle, list[StepBatch], Figures]] = []  # with what they had taken at its beginning
+        self._watched: list[tuple[Handle, list[StepBatch], Figures]] = []  # with their figures at its beginning
         self._number = self._requests = 0
         self._began_s = 0.0
 
     def change(self, running: Collection[Handle]) -> None:
-        """End the batch under way; these requests run together from now on."""
+        """End the current batch; from now on, these requests run together."""
         watched = [(handle, handle.batches) for handle in running if handle.batches is not None]
         if not watched and not self._watched:
             return
@@ -72,19 +72,19 @@ class StepBatches:
 
 
 class Handle:
-    """One submitted request.
+    """A submitted request.
 
     Provisional: it may change in any release.
 
-    Iterate for its pieces and, last, its `Finished`; unless `Engine.submit` was given a listener.
+    Iterate over it for its pieces and, last, its `Finished`, unless `Engine.submit` was given a listener.
 
     Attributes:
         sequence: its state.
-        number: of the request in this process, for logs.
-        stages: when it came to which stage, in seconds of `time.perf_counter`.
+        number: number of the request in this process, for logs.
+        stages: when it reached each stage, in seconds of `time.perf_counter`.
         batches: the batches of steps that it was in, if it is watched; complete when it has ended.
         passed_over: how often later requests were admitted before it.
-        cancelled: whether it is to end as soon as it can.
+        cancelled: whether it should end as soon as possible.
         finished: whether it has ended.
     """
 
@@ -117,7 +117,7 @@ class Handle:
                 return
 
     def cancel(self) -> None:
-        """Ask the engine to let go of it: at once while it waits, before the next forward while it runs.
+        """Cancel the request: at once if it waits, before the next forward if it runs.
 
         Its `Finished` still arrives, in this call or from the engine's thread. Safe from any thread, and
         without effect on a finished request.
@@ -125,7 +125,7 @@ class Handle:
         self._cancel(self)
 
     def reach(self, stage: Stage) -> None:
-        """Note that the request has come to a stage; from the engine only."""
+        """Record that the request has reached a stage. Only the engine calls this."""
         at_s = self.stages[stage] = time.perf_counter()
         if self._on_stage is not None:
             try:
@@ -134,17 +134,17 @@ class Handle:
                 self.cancelled = True
 
     def tell(self, event: Piece | Finished) -> None:
-        """Hand an event to the listener; from the engine only."""
+        """Pass an event to the listener. Only the engine calls this."""
         if isinstance(event, Finished):
             self.finished = True
-            self._log_end(event)  # first: who sees the end finds its line in the log
+            self._log_end(event)  # first: whoever sees the end finds its line in the log
         try:
             self._tell(event)
         except Exception:  # noqa: BLE001 - a listener whose event loop is gone must not harm the other requests
             self.cancelled = True
 
     def _log_end(self, end: Finished) -> None:
-        """Log how long the request spent where; no text of it."""
+        """Log how long each phase of the request took, without any of its text."""
         at = self.stages.get
         submitted, admitted, read, first = at("submitted"), at("admitted"), at("prompt_read"), at("first_token")
         log_event(

@@ -1,4 +1,4 @@
-"""Prompts that are longer than the window: how they may be read, and what reads them. It imports nothing heavy."""
+"""Prompts that are longer than the window: options for reading them, and what reads them. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["CHOICES", "FocusOptions", "LongPromptReader", "chosen_method"]
 
 @dataclass(frozen=True, slots=True)
 class FocusOptions:
-    """How a document is cut for focus reading.
+    """Options that cut a document into chunks for focus reading.
 
     Attributes:
-        chunk: tokens of a chunk at most; ``None`` for as many as the adapter was trained for.
-        overlap: tokens that a chunk repeats from the end of the one before it, so that a sentence across the border is
+        chunk: maximum number of tokens of a chunk; ``None`` for as many as the adapter was trained for.
+        overlap: tokens that a chunk repeats from the end of the previous one, so that a sentence across the boundary is
             whole in one of them.
-        local: last tokens of the prompt that are the local context: the question, and the text before it.
-        appended: last tokens of the local context that follow each chunk, N in the paper.
-        rows: tokens of all chunks together that one forward reads at most; a request can be cancelled between two.
+        local: number of last prompt tokens that are the local context: the question, and the text before it.
+        appended: number of last tokens of the local context that follow each chunk, N in the paper.
+        rows: maximum number of tokens, over all chunks, read in one forward; a request can be cancelled between two.
         kept_bytes: memory for keys and values of chunks, kept between tokens, and for the next question about the same
             document. Other chunks are computed again for each token.
     """
@@ -56,7 +56,7 @@ class LongPromptReader(Protocol):
     """Answers prompts that are longer than the window, one at a time, between the forwards of the engine."""
 
     def room(self, tokens: int) -> int:
-        """The most tokens that may follow a prompt with a number of tokens. Raises `ContextOverflowError`."""
+        """Return the maximum length of the answer to a prompt of this many tokens. Raises `ContextOverflowError`."""
         ...
 
     def submit(
@@ -73,20 +73,20 @@ class LongPromptReader(Protocol):
 
 
 CHOICES = ("auto", "focus", "refuse")
-"""How prompts longer than the window may be answered, by name."""
+"""Names of the ways to answer prompts longer than the window."""
 
 
 def chosen_method(
     given: str | FocusOptions | None, folder: Path | None, model: str, window: int | None = None
 ) -> FocusOptions | None:
-    """Choose how prompts longer than the window are read; ``None`` refuses them.
+    """Return the options for reading prompts longer than the window; ``None`` refuses such prompts.
 
     Args:
-        given: one of `CHOICES`, options, or ``None``, which refuses. ``auto`` is focus reading where the model's folder
+        given: one of `CHOICES`, options, or ``None``, which refuses. ``auto`` is focus reading if the model's folder
             has an adapter.
-        folder: of the model; ``None`` for a hub name.
-        model: its name.
-        window: its context window, if it is known.
+        folder: folder of the model; ``None`` for a hub name.
+        model: name of the model.
+        window: its context window, if known.
 
     Raises `SettingsError` for another value, for sizes that do not fit into the window, and for focus reading without
     an adapter.
@@ -119,7 +119,7 @@ def chosen_method(
 
 
 def _check_room(options: FocusOptions, model: str, window: int) -> None:
-    """Make sure that one chunk, with the tokens after it, fits into the window."""
+    """Check that one chunk, with the tokens after it, fits into the window."""
     needed = (options.chunk or 0) + options.appended + 1
     if options.chunk and needed > window:
         raise SettingsError(

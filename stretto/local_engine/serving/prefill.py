@@ -1,4 +1,4 @@
-"""Reading prompts: before the first step, their keys and values are computed many tokens at a time."""
+"""Prefill: before the first step, the keys and values of prompts are computed many tokens at a time."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from stretto.local_engine.serving.sequence import Sequence as RequestState
 __all__ = ["Prefill"]
 
 _MASK_ELEMENTS = 2**22
-_STATES = 2048  # tokens of a prompt whose hidden states are kept, the last ones: of a long one they take gigabytes
+_STATES = 2048  # last tokens of a prompt whose hidden states are kept: those of a long one would take gigabytes
 
 
 class Prefill:
-    """Reads the prompts of some requests together, one forward per call of `advance`.
+    """Reads the prompts of multiple requests together, one forward per call of `advance`.
 
-    What is known of them is copied. Then the rest of each is read, those in front first.
+    Known prefixes are copied. Then the rest of each is read, in the order of the requests.
 
     Args:
         forward: runs the model.
         sequences: the requests, at least one.
-        device: where the model is.
-        tokens: of all prompts together to read in one forward at most.
-        known: for each request, where the keys and values of its prompt's first tokens are, not of the whole; they
-            are copied at once.
-        block: tokens that see each other. Only whole blocks are read, and none if it is ``None``.
-        layers: for each request, those whose hidden states its drafter reads.
+        device: device of the model.
+        tokens: maximum number of tokens, over all prompts, to read in one forward.
+        known: for each request, the source of the keys and values of its prompt's first tokens, never of the whole
+            prompt; they are copied at once.
+        block: number of tokens that see each other. Only whole blocks are read, and none if it is ``None``.
+        layers: for each request, the layers whose hidden states its drafter reads.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Prefill:
         lengths = [len(state.request.prompt) for state in self.sequences]
         self._ends = [0 if block is None else length // block * block for length in lengths]
         self.last: list[Tensor | None] = [None] * len(sources)
-        """Logits of the last token that was read of each prompt, unless it was copied # [vocabulary]."""
+        """Logits after the last token read of each prompt, unless that was copied # [vocabulary]."""
         self._layers = [*layers] or [()] * len(sources)
-        self._states: list[list[Tensor]] = [[] for _ in sources]  # of each forward # [tokens, layers * hidden]
+        self._states: list[list[Tensor]] = [[] for _ in sources]  # one for each forward # [tokens, layers * hidden]
 
     @property
     def done(self) -> bool:
@@ -71,17 +71,17 @@ class Prefill:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Tokens of all prompts that are read or were known, and those there are. From any thread."""
+        """Number of prompt tokens that are read or were known, and the total. Safe from any thread."""
         return sum(self._read), sum(self._ends)
 
     @property
     def logits(self) -> Tensor:
-        """Logits of each prompt's last token, once all are read # [batch, vocabulary]."""
+        """Logits after each prompt's last token, once all are read # [batch, vocabulary]."""
         return torch.stack([logits for logits in self.last if logits is not None])
 
     @property
     def states(self) -> list[Tensor | None]:
-        """Hidden states of each prompt's last tokens, where they are wanted # [tokens, layers * hidden]."""
+        """Hidden states of each prompt's last tokens, if wanted # [tokens, layers * hidden]."""
         return [torch.cat(parts) if parts else None for parts in self._states]
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -122,7 +122,7 @@ class Prefill:
                     del kept[0]
 
     def _share(self, left: Sequence[int]) -> list[int]:
-        """Divide the tokens of one forward, so that the mask and the wait of a cancelled request stay small."""
+        """Divide the tokens of one forward, so that the mask and the delay of a cancellation stay small."""
         longest = max(len(state.request.prompt) for state in self.sequences)
         most = max(16, self._block, min(self._tokens, _MASK_ELEMENTS // (len(left) * longest)))
         counts, free = [], self._tokens
@@ -134,10 +134,10 @@ class Prefill:
     def _lay_out(
         self, prompts: Sequence[tuple[int, ...]], counts: Sequence[int], stops: Sequence[int]
     ) -> tuple[Rows, KeyValueCache, Tensor]:
-        """Put the next tokens of each prompt into rows that end together: the logits of the last row are wanted of all.
+        """Lay out each prompt's next tokens so that all end in the last row, whose logits are wanted.
 
-        A forward that does not leave padding out writes it to the slot behind the prompt's end. The first token
-        generated is written there before any mask shows that slot.
+        A forward that does not skip padding writes it to the slot after the prompt's end. The first generated token
+        is written there before any mask reveals that slot.
         """
         most, device = max(counts), self._device
         ids, positions, lines = [], [], []

@@ -1,4 +1,4 @@
-"""The figures of each decoding method, over all requests of one engine."""
+"""Figures of each decoding method, over all requests of one engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Record:
             self._sums[figures.decoding] = _sum(_halved(known) if known.steps > self._memory else known, figures)
 
     def by_method(self) -> dict[str, Figures]:
-        """The sums so far, by method."""
+        """Return the sums so far, by method."""
         with self._lock:
             return dict(self._sums)
 

@@ -1,4 +1,4 @@
-"""What the requests of local models in this process wait for, for whoever waits for them. Imports no torch."""
+"""Report of what the requests to local models in this process wait for. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
 
 __all__ = ["Wait", "tell_waits_of", "waiting_for"]
 
-_TOLD_S = 2.0  # that one waits at least before it is told
+_TOLD_S = 2.0  # minimum wait before it is reported
 
 
 class Wait(NamedTuple):
-    """What is waited for.
+    """What a request waits for.
 
     Attributes:
-        since_s: by `time.perf_counter`.
-        what: in a few words.
+        since_s: since when, by `time.perf_counter`.
+        what: description in a few words.
     """
 
     since_s: float
     what: str
 
 
-_engines: list[tuple[str, ref[EngineThread]]] = []  # with the names of their models, which several may share
+_engines: list[tuple[str, ref[EngineThread]]] = []  # with the names of their models; engines can share a name
 _lock = threading.Lock()
 
 
 def tell_waits_of(name: str, engine: EngineThread) -> None:
-    """Let `waiting_for` ask an engine as long as there is one."""
+    """Include an engine in `waiting_for` as long as it exists."""
     with _lock:
         _engines[:] = [each for each in _engines if each[1]() is not None] + [(name, ref(engine))]
 
 
 def waiting_for(name: str = "") -> str:
-    """What requests of a model, or of any, wait for, such as ``reading the prompt, 512 of 1,000 tokens``.
+    """Return what requests to a model, or to any, wait for, such as ``reading the prompt, 512 of 1,000 tokens``.
 
-    Empty where none has waited for two seconds.
+    Empty if none has waited for two seconds.
     """
     with _lock:
         engines = [engine() for of, engine in _engines if not name or of == name]

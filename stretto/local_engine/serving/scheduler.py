@@ -1,9 +1,8 @@
-"""Decides which requests run in the next forward: continuous batching.
+"""Continuous batching: which requests run in the next forward.
 
-Between two forwards, finished requests leave and waiting ones are admitted. The prompts of those admitted are read
-together (`admission.py`), a part of them in each turn, while the others go on by one step after each part. Once read,
-they join the batch. What a prompt has in common with a running request's, or with that of an earlier one, is copied,
-not read.
+Between two forwards, finished requests leave and waiting ones are admitted. The prompts of admitted requests are read
+together (`admission.py`), one part per turn, and the running requests advance by one step after each part. Once read,
+they join the batch. A prefix that a prompt shares with a running or an earlier request is copied, not read.
 
 Yu et al., "Orca", OSDI 2022.
 """
@@ -38,19 +37,19 @@ from stretto.local_engine.serving.request_progress import Wait
 __all__ = ["Occupancy", "Scheduler"]
 
 _log = logging.getLogger(__package__)
-_PATIENCE = 4  # times that later requests may be admitted before an earlier one
+_PATIENCE = 4  # number of times that later requests can be admitted before an earlier one
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What an engine holds at one moment.
+    """Load of an engine at one moment.
 
     Attributes:
         waiting: requests not admitted yet.
         running: requests admitted and not finished.
-        slots: of keys and values allocated for these, over all sequences.
+        slots: slots of keys and values allocated for these, over all sequences.
         prefixes: finished requests whose keys and values are kept.
-        prefix_bytes: memory these take.
+        prefix_bytes: memory that these take.
     """
 
     waiting: int
@@ -61,17 +60,17 @@ class Occupancy:
 
 
 class Scheduler:
-    """Runs admitted requests, one turn after the other. A failure ends the requests concerned, each with one error.
+    """Runs admitted requests, turn by turn. A failure ends the affected requests, each with one error.
 
     Args:
-        model: what to run.
-        drafter: makes the drafter of one request, given its answer as others may draft from it, or its rule where the
+        model: the model.
+        drafter: makes the drafter of one request, given its answer as others can draft from it; or its rule, if the
             model writes blocks at once.
-        prefill_tokens: prompt tokens of all requests together to read in one forward at most.
-        draft_nodes: drafted tokens of all requests together to evaluate in one forward at most.
-        prefixes: where the keys and values of finished requests are kept.
-        answers: written before, for the drafters of later ones.
-        cost: of a step.
+        prefill_tokens: maximum number of prompt tokens, over all requests, to read in one forward.
+        draft_nodes: maximum number of drafted tokens, over all requests, to evaluate in one forward.
+        prefixes: cache of the keys and values of finished requests.
+        answers: earlier answers, for the drafters of later requests.
+        cost: cost of a step.
     """
 
     def __init__(
@@ -94,15 +93,15 @@ class Scheduler:
         self._draft_nodes = draft_nodes
         self._prefill: Prefill | None = None
         self._reading: list[Handle] = []
-        self._drafters: list[Any] = []  # or rules; of those whose prompts are being read
+        self._drafters: list[Any] = []  # or rules, of the requests whose prompts are being read
         self._batch = self._new_batch()
         self._running: list[Handle] = []
         self._step_batches = StepBatches()
-        self._ended: deque[tuple[Handle, Finished]] = deque()  # their listeners do not know it yet
+        self._ended: deque[tuple[Handle, Finished]] = deque()  # their listeners have not been called yet
 
     @property
     def handles(self) -> list[Handle]:
-        """All requests that were admitted and have not finished."""
+        """All admitted requests that have not finished."""
         return [handle for handle in self._running + self._reading if not handle.finished]
 
     @property
@@ -111,7 +110,7 @@ class Scheduler:
         return not self._reading
 
     def reads(self) -> Wait | None:
-        """How far the prompts are that are being read, if any are. From any thread."""
+        """Return the progress of the prompts that are being read, if any. Safe from any thread."""
         prefill, reading = self._prefill, self._reading
         if prefill is None or not reading:
             return None
@@ -120,20 +119,20 @@ class Scheduler:
         return Wait(reading[0].stages["admitted"], f"reading {prompts}, {read:,} of {tokens:,} tokens")
 
     def occupancy(self, waiting: int) -> Occupancy:
-        """What the engine holds now, with ``waiting`` requests in the queue."""
+        """Return the current load of the engine, with ``waiting`` requests in the queue."""
         reading = self._prefill.cache.slots if self._prefill is not None else 0
         kept = self._prefixes
         return Occupancy(waiting, len(self.handles), self._batch.slots + reading, len(kept), kept.bytes)
 
     def choose(self, waiting: Sequence[Handle]) -> list[tuple[Handle, Source | None]]:
-        """Choose which of these requests are read next, at least one, and find what is known of their prompts.
+        """Choose which of these requests are read next, at least one, and find the known prefixes of their prompts.
 
-        ``waiting``: for which there are slots and memory, the oldest first. If choosing fails, they end.
+        ``waiting``: requests for which there are slots and memory, the oldest first. If choosing fails, they end.
         """
         try:
             known = [self._known(handle.sequence.request) for handle in waiting]
             joins = list(map(_to_join, waiting, known))
-            if any(joins):  # the paths of one request are read together, and no other request with them
+            if any(joins):  # the paths of a request are read together, without any other request
                 readable = [0] if joins[0] else [number for number, own in enumerate(joins) if not own]
                 waiting, known = [waiting[number] for number in readable], [known[number] for number in readable]
             requests = [handle.sequence.request for handle in waiting]
@@ -145,7 +144,7 @@ class Scheduler:
                 overdue=[handle.passed_over >= _PATIENCE for handle in waiting],
                 known_by=[request.known_by for request in requests],
             )
-        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the engine goes on
+        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the engine continues
             self._fail(waiting, error)
             return []
         last = max(wave)
@@ -154,7 +153,7 @@ class Scheduler:
         return [(waiting[number], known[number]) for number in wave]
 
     def admit(self, wave: Sequence[tuple[Handle, Source | None]]) -> None:
-        """Admit what `choose` has chosen, at least one request. Their prompts are read in the turns that follow."""
+        """Admit the requests that `choose` returned, at least one. Their prompts are read in the following turns."""
         self._reading, self._drafters = [handle for handle, _ in wave], []
         for handle, source in wave:
             handle.reach("admitted")
@@ -178,7 +177,7 @@ class Scheduler:
         )
 
     def _joining(self, handle: Handle) -> Prefill:
-        """Read a prompt whose last paths are joined; what they have written is known."""
+        """Prepare the reading of a prompt whose last paths are joined; their keys and values are known."""
         request = handle.sequence.request
         fork, before = request.joined[-1], request.joined[:-1]
         known = [self._known(replace(request, prompt=path, joined=before)) for path in fork.each(request.prompt)]
@@ -198,14 +197,14 @@ class Scheduler:
         return prefill
 
     def turn(self) -> None:
-        """Read a part of the prompts that are being read, and run one step of the others.
+        """Read a part of the pending prompts, and run one step of the running requests.
 
-        The listener of a request learns of its end after the request has left: its memory is free then, or kept for
-        the next request. A failure outside of one request ends all admitted ones; the engine goes on.
+        A request's listener is notified of its end after the request has left: then its memory is free, or kept for
+        the next request. A failure outside of one request ends all admitted ones; the engine continues.
         """
         try:
             self._work()
-        except Exception as error:  # noqa: BLE001 - for instance memory that ran out while a request left
+        except Exception as error:  # noqa: BLE001 - for instance, memory ran out while a request left
             self._fail(self.handles, error)
             self._drop()
         self._tell_ended()
@@ -222,7 +221,7 @@ class Scheduler:
             handle.tell(finished)
 
     def clear(self) -> None:
-        """Drop all requests, and what is kept of earlier ones."""
+        """Drop all requests, and everything kept from earlier ones."""
         self._drop()
         self._prefixes.clear()
 
@@ -252,7 +251,7 @@ class Scheduler:
 
     def _read(self, prefill: Prefill) -> None:
         """Read a part of the prompts. Once all are read, their requests join the batch."""
-        if not prefill.done:  # it may be, because those whose prompts were longer have left
+        if not prefill.done:  # it can be, because those with longer prompts have left
             prefill.advance()
         if not prefill.done:
             return
@@ -263,7 +262,7 @@ class Scheduler:
         self._running += joining
         try:
             steps = self._batch.join(prefill, drafters)
-        except Exception as error:  # noqa: BLE001 - the batch may have taken them in half
+        except Exception as error:  # noqa: BLE001 - the batch may have taken only some of them
             self._fail(self._running, error)
             self._batch = self._new_batch()
         else:
@@ -271,7 +270,7 @@ class Scheduler:
             self._hand_out(joining, steps)
 
     def _drafter_of(self, handle: Handle) -> Any:
-        """Make a request's drafter, or its rule. Without a drafter the answer goes on; without a rule it ends."""
+        """Make a request's drafter, or its rule. An answer can go on without a drafter, not without a rule."""
         request, diffusion = handle.sequence.request, self._model.diffusion is not None
         try:
             texts = None if diffusion else self._answers.of(request)
@@ -291,16 +290,16 @@ class Scheduler:
         return drafter
 
     def _known(self, request: Generation) -> Source | None:
-        """Find the running or kept request that knows most of the beginning of this one's prompt."""
+        """Find the running or kept request with the longest common prefix with this one's prompt."""
         ids = np.array(request.prompt, dtype=np.int64)
         sources = (self._batch.known(ids, request.known_by), self._prefixes.find(ids, request.known_by))
         best = max((source for source in sources if source), key=lambda source: source.length, default=None)
         if request.joined and best is not None and best.length < request.joined[-1].end:
-            return None  # up to there, keys are turned to positions at which only a joined text has them
+            return None  # up to there, keys are rotated to positions that only a joined text has
         return best if self._model.diffusion is None else _whole_blocks(best, self._model.diffusion.reads)
 
     def _remember(self, row: int) -> None:
-        """Keep what later requests can use of one that leaves."""
+        """Keep what later requests can copy from one that leaves."""
         try:
             self._batch.remember(row, self._prefixes)
         except Exception:  # noqa: BLE001 - it only saves time; for instance, memory ran out
@@ -312,7 +311,7 @@ class Scheduler:
         return Batch(self._model.forward, self._model.device, draft_nodes=self._draft_nodes, cost=self._cost)
 
     def _leave(self) -> None:
-        """Let finished and cancelled requests go."""
+        """Remove finished and cancelled requests."""
         if not any(handle.finished or handle.cancelled for handle in self._running + self._reading):
             return
         for handle in self.handles:
@@ -372,18 +371,18 @@ class Scheduler:
 
 
 def _to_join(handle: Handle, source: Source | None) -> bool:
-    """Whether a prompt holds paths that have to be joined before what follows them is read."""
+    """Return whether a prompt has paths that must be joined before the text after them is read."""
     return bool(handle.sequence.request.joined) and source is None
 
 
 def _whole_blocks(source: Source | None, block: int | None) -> Source | None:
-    """What can be used of a source where the tokens of a block see each other: its whole blocks."""
+    """Return the usable part of a source if the tokens of a block see each other: its whole blocks."""
     length = 0 if source is None or block is None else source.length // block * block
     return None if source is None or not length else replace(source, length=length)
 
 
 def _let_others_draft(handle: Handle) -> None:
-    """Show what a request has written to those that may draft from it."""
+    """Make a request's new text available to those that can draft from it."""
     sequence = handle.sequence
     if sequence.writing is None:
         return

@@ -1,4 +1,4 @@
-"""The state of one request outside the model: what it has generated, and whether it is at its end."""
+"""State of one request outside the model: what it has generated, and whether it has ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Sequence"]
 
 
 class _Account:
-    """Counts what the steps of one request did."""
+    """Statistics of the steps of one request."""
 
     def __init__(self, decoding: str) -> None:
         self._decoding = decoding
@@ -45,29 +45,29 @@ class _Account:
             self._accepted.update(draft.sources[node] or step.drafter for node in step.accepted)
 
     def warn(self, message: str) -> None:
-        """Note something that went wrong without harm to the answer."""
+        """Record a problem that did not affect the answer."""
         self._warnings.append(message)
 
     def figures(self) -> Figures:
-        """The counts so far."""
+        """Return the counts so far."""
         counts = (self._steps, self._rows, self._tokens)
         sources = (dict(self._drafted), dict(self._accepted))
         return Figures(self._decoding, *counts, *sources, self._changed, tuple(self._warnings))
 
 
 class Sequence:
-    """The tokens and the text of one request, and its end.
+    """Tokens and text of one request, and its end.
 
     Args:
-        request: what was asked for.
-        decode: token ids to text.
+        request: the request.
+        decode: converts token ids to text.
         constraint: keeps the answer to its format, if it has one.
-        token_bytes: the bytes of a token; see `TextStream`.
+        token_bytes: returns the bytes of a token; see `TextStream`.
 
     Attributes:
-        generated: tokens so far, an end token included.
-        cached: tokens of the prompt whose keys and values were copied.
-        writing: the answer, as others may draft from it.
+        generated: tokens so far, including an end token.
+        cached: number of prompt tokens whose keys and values were copied.
+        writing: the answer, as others can draft from it.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Sequence:
         self._silent_scores: list[TokenLogprob] = []
 
     def accept(self, step: Step) -> tuple[Piece | None, Finished | None]:
-        """Take the tokens that a step has committed; those after an end are dropped. Raises the step's failure.
+        """Append the tokens that a step has committed, except those after an end. Raises the step's failure.
 
         Returns:
-            the text that is now certain, if any, and the end, if reached.
+            the text that is now final, if any, and the end, if reached.
         """
         self._account.add(step)
         if step.failure is not None:
@@ -102,7 +102,7 @@ class Sequence:
             return None, None
         left = self.request.max_new_tokens - len(self.generated)
         if len(tokens) < left and not self.request.stop and self.request.end_ids.isdisjoint(tokens):
-            self.generated += tokens  # decoding all of them at once takes less time
+            self.generated += tokens  # decoding all of them at once is faster
             self._silent += tokens
             self._silent_scores += step.scores
             return self._piece(self._text.push(tokens)), None
@@ -132,16 +132,16 @@ class Sequence:
         return self._piece(text, last=True), self.finish("stop" if found else reason)
 
     def warn(self, message: str) -> None:
-        """Note something that went wrong without harm to the answer; see `Figures.warnings`."""
+        """Record a problem that did not affect the answer; see `Figures.warnings`."""
         self._account.warn(message)
 
     @property
     def figures(self) -> Figures:
-        """What its steps took so far."""
+        """Figures of its steps so far."""
         return self._account.figures()
 
     def finish(self, reason: Reason) -> Finished:
-        """Say how this request ended, and what it took."""
+        """Return the end of this request, with its reason and figures."""
         figures = self.figures if self.generated else None
         return Finished(
             reason,

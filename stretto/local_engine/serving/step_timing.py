@@ -1,7 +1,7 @@
-"""What a step costs on this machine by its number of rows: how that is timed, and when.
+"""Timing of steps on this machine by their number of rows.
 
-An engine times steps before its first request, while it has none, and now and then in between. The table of a model
-that was read from files is kept for these, this code and so many threads: later starts begin with it, and time steps
+An engine times steps before its first request, while it has none, and now and then in between. For a model that was
+read from files, the table is stored by files, code and number of threads: later starts begin with it, and time steps
 only while there is no request.
 """
 
@@ -30,22 +30,22 @@ from stretto.local_engine.model.quantised.blocks import Blocks
 
 __all__ = ["StepTimer", "measure_step_cost", "measuring"]
 
-_ROWS = (*range(1, 17), 20, 24, 32, 48, 64)  # each number of rows that a draft or a small batch has
-_TEXT = 16  # tokens: reading 64 took longer than all that is timed before the first request
-_ROUNDS = 6  # the fastest counts: the first step of a shape may be slower, and so is any beside other programs
-_FIRST, _FIRST_ROUNDS = (*range(1, 9), 12, 16), 2  # rows of a first table, which is there soon
-_DEAR = 6.0  # steps of one row; more rows are not measured, because they would not be drafted
+_ROWS = (*range(1, 17), 20, 24, 32, 48, 64)  # every number of rows of a draft or a small batch
+_TEXT = 16  # tokens: reading 64 took longer than everything that is timed before the first request
+_ROUNDS = 6  # the fastest counts: the first step of a shape can be slower, and other programs slow down any step
+_FIRST, _FIRST_ROUNDS = (*range(1, 9), 12, 16), 2  # rows of the first, quick table
+_DEAR = 6.0  # steps of one row; what costs more is not measured further, because it would not be drafted
 _LIMIT_S = 4.0
 
 
 def measure_step_cost(model: LoadedModel) -> StepCost:
-    """Time steps of 1, 2, 3, ... 64 rows behind a short text; the fastest of a few rounds counts.
+    """Time steps of 1, 2, 3, ... 64 rows after a short text; the fastest of a few rounds counts.
 
     Provisional: it may change in any release.
 
-    A step of several rows has a draft tree, because the layout and the mask of a tree are part of the cost. All numbers
-    of rows are timed in each round, so that other programs slow all of them down alike. Timing ends early where rows
-    are too expensive to be drafted, and on slow machines after some seconds.
+    A step of multiple rows has a draft tree, because a tree's layout and mask are part of the cost. Each round times
+    every number of rows, so that other programs slow all of them down alike. Timing ends early once rows are too
+    expensive to be drafted, and after some seconds on slow machines.
     """
     with torch.inference_mode():
         (*_, table) = filter(None, measuring(model))
@@ -53,12 +53,12 @@ def measure_step_cost(model: LoadedModel) -> StepCost:
 
 
 def measuring(model: LoadedModel) -> Generator[dict[int, float], None, None]:
-    """Do what `measure_step_cost` does, one forward at a time, so that requests can run in between.
+    """Time steps like `measure_step_cost`, one forward at a time, so that requests can run in between.
 
-    Only inside `torch.inference_mode`. It yields after each forward.
+    Call it only inside `torch.inference_mode`. It yields after each forward.
 
     Yields:
-        milliseconds by number of rows behind each round from the second one on; nothing behind other forwards.
+        milliseconds by number of rows after each round from the second one on; an empty table after other forwards.
     """
     longest = max(2, min(_TEXT, model.context_window // 2))
     device = model.device
@@ -92,24 +92,24 @@ def measuring(model: LoadedModel) -> Generator[dict[int, float], None, None]:
             return
 
 
-_AT_FIRST_S = 0.5  # before the first request, at most: a large model's first answer would wait for the rest
-_DELAY_S = 1.0  # before steps are timed between those of requests, and
-_SHARE = 1 / 20  # of their time for it
+_AT_FIRST_S = 0.5  # maximum before the first request: a large model's first answer would wait for the rest
+_DELAY_S = 1.0  # before steps are timed between those of requests
+_SHARE = 1 / 20  # of the requests' time that is spent on timing
 _KIND = "steps"
 
 _log = logging.getLogger(__package__)
 
 
 class StepTimer:
-    """Times the steps of a model, one forward after the other, until there is a table of their costs.
+    """Times the steps of a model, one forward at a time, until there is a table of their costs.
 
-    Everything but `begin` is called in the engine's thread, inside `torch.inference_mode`.
+    All methods but `begin` are called in the engine's thread, inside `torch.inference_mode`.
 
     Args:
-        model: whose steps are timed.
-        threads: for one of them at most.
-        cost: is told the table.
-        ended: called when there is no more to time.
+        model: model whose steps are timed.
+        threads: maximum number of threads of a step.
+        cost: receives the table.
+        ended: called when everything has been timed.
     """
 
     def __init__(self, model: LoadedModel, threads: int, cost: StepCost, ended: Callable[[], None]) -> None:
@@ -118,9 +118,9 @@ class StepTimer:
         self._cost = cost
         self._ended = ended
         self._steps: Iterator[dict[int, float]] | None = None
-        self._key = ""  # of what is kept, and
-        self._table: dict[int, float] = {}  # what will be
-        self._lacks_table = False  # what was measured before, if anything, is of other code
+        self._key = ""  # under which the table is stored
+        self._table: dict[int, float] = {}  # table to be stored
+        self._lacks_table = False  # an earlier table, if any, is of other code
         self._next = 0.0  # between two steps of requests
 
     @property
@@ -129,7 +129,7 @@ class StepTimer:
         return self._steps is not None
 
     def begin(self) -> None:
-        """Time all steps, once more where they have been timed before."""
+        """Begin timing all steps, again if they have been timed before."""
         self._steps, self._lacks_table, self._key = measuring(self._model), True, self._key_of_kept()
         for data in recall(_KIND, self._key) if self._key else ():
             with suppress(ValueError, TypeError, AttributeError, RecursionError):  # damage
@@ -138,11 +138,11 @@ class StepTimer:
         self._next = time.monotonic() + _DELAY_S
 
     def end(self) -> None:
-        """Time no more, and let go of the engine, which this refers to."""
+        """Stop timing, and drop the reference to the engine."""
         self._steps, self._ended = None, lambda: None
 
     def before_the_first(self, closed: Callable[[], bool]) -> None:
-        """Time each number of rows before the first request, which would else run with guesses: not for long."""
+        """Time steps briefly before the first request, which would otherwise run with guessed costs."""
         began = time.monotonic()
         while self.under_way and not (self._cost.measured or closed()):
             if time.monotonic() - began > _AT_FIRST_S:
@@ -150,14 +150,14 @@ class StepTimer:
             self._one()
 
     def while_idle(self, idle: Callable[[], bool]) -> None:
-        """Time one forward after the other, until all are timed or a request comes."""
+        """Time one forward after the other, until all are timed or a request arrives."""
         while self.under_way and idle():
             self._one()
 
     def between_steps(self) -> None:
-        """Time a forward between two steps of requests, now and then, until there is a table of the costs.
+        """Occasionally time a forward between two steps of requests, until there is a table of the costs.
 
-        A program that asks one question after the other leaves no time for it in between.
+        This is for programs that send requests back to back, which leave no idle time.
         """
         if self.under_way and self._lacks_table and time.monotonic() >= self._next:
             self._one()
@@ -176,13 +176,13 @@ class StepTimer:
                 return
             if self._key and self._table:
                 remember(_KIND, self._key, json.dumps(self._table).encode())
-        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the next one that needs it begins again
+        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the next request that needs the table begins again
             log_event(_log, logging.DEBUG, "steps not timed", model=self._model.name, raised=error)
         self._steps = None
         self._ended()
 
     def _key_of_kept(self) -> str:
-        """What the times of steps depend on; empty where they are not kept: on a GPU, and for a model without files."""
+        """Return a key of what step times depend on; empty if they are not stored: on a GPU, or without model files."""
         model, forward = self._model, self._model.forward
         files = [model.file] if model.file else sorted(model.folder.glob("*.safetensors")) if model.folder else []
         if not files or model.device.type != "cpu":

@@ -1,4 +1,4 @@
-"""The thread behind an engine: it keeps the queue of waiting requests, and runs the others as a batch."""
+"""Thread of an engine: it keeps the queue of waiting requests, and runs the others as a batch."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from stretto.values.errors import BackendError, StrettoError
 
 __all__ = ["EngineThread"]
 
-_BATCHING_DELAY_S = 0.0005  # that others of the same moment are waited for: read together, they copy what they share
-_MAX_FAILURES = 3  # in a row, after which the engine ends
-_CLOSE_S = 10.0  # that `EngineThread.close` waits for the thread at most
+_BATCHING_DELAY_S = 0.0005  # wait for simultaneous requests: read together, they copy common prefixes
+_MAX_FAILURES = 3  # consecutive failures after which the engine ends
+_CLOSE_S = 10.0  # maximum time that `EngineThread.close` waits for the thread
 
 _log = logging.getLogger(__package__)
 
@@ -45,18 +45,18 @@ class EngineThread:
     """Runs one model in one thread.
 
     The thread refers to this and not to the `Engine`, so an engine without references ends. Requests wait in one queue
-    until their prompts are read. They wait for a slot, for memory, for prompts that are being read, and for requests
-    that are submitted at the same time.
+    until they are admitted: for a slot, for memory, for prompts that are being read, and for requests that are
+    submitted at the same time.
 
     Args:
-        model: what to run.
+        model: the model.
         equipment: what the drafters of the requests are made with.
-        drafters: the decoding methods by name.
-        scheduler: makes the scheduler that runs the batch, given what makes a drafter.
-        cost: of a step.
-        batch_size: the slots: requests in one batch at most.
-        threads: of torch in this thread; ``None``: as many as the model's size is worth.
-        measure: time steps from the start on, while no request is there.
+        drafters: decoding methods by name.
+        scheduler: makes the scheduler that runs the batch, given a function that makes a drafter.
+        cost: cost of a step.
+        batch_size: number of slots: maximum number of requests in one batch.
+        threads: torch's threads for this thread; ``None`` chooses them by the model's size.
+        measure: whether to time steps from the start, while there is no request.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class EngineThread:
         self._gathering = Gathering(batch_size)
         self._logged: tuple[int, str] | None = None
         self._closed = False
-        self._cause: StrettoError | None = None  # of its end, where nobody closed it
-        self._chosen: list[Handle] = []  # waiting requests that may be admitted in this turn
+        self._cause: StrettoError | None = None  # why it ended, if it was not closed
+        self._chosen: list[Handle] = []  # waiting requests that can be admitted in this turn
         models = [model] if equipment.draft is None else [model, equipment.draft]
         self._code: CompiledCode | None = CompiledCode(models, self._wake)
         self._scheduler: Scheduler | None = scheduler(self._drafter)
@@ -116,7 +116,7 @@ class EngineThread:
                 self._changed.notify_all()
 
     def add(self, handle: Handle) -> None:
-        """Queue a request. Raises `BackendError` when the engine is closed."""
+        """Queue a request. Raises `BackendError` if the engine is closed."""
         with self._changed:
             self._refuse_when_closed()
             handle.reach("submitted")
@@ -133,7 +133,7 @@ class EngineThread:
             self._changed.notify_all()
 
     def compile_too(self, parts: Sequence[Part], use: Callable[[], None]) -> None:
-        """See `CompiledCode.add`; nothing once the engine has ended."""
+        """See `CompiledCode.add`; does nothing once the engine has ended."""
         code = self._code
         if code is not None:
             code.add(parts, use)
@@ -152,13 +152,13 @@ class EngineThread:
         return Occupancy(waiting, 0, 0, 0, 0) if scheduler is None else scheduler.occupancy(waiting)
 
     def waits(self) -> Wait | None:
-        """What its requests wait for: how far prompts are read, or for a place. From any thread."""
+        """Return what its requests wait for: the reading of prompts, or a slot. Safe from any thread."""
         scheduler = self._scheduler
         if scheduler is None:
             return None
         if (reads := scheduler.reads()) is not None:
             return reads
-        with suppress(IndexError):  # it was admitted meanwhile
+        with suppress(IndexError):  # it was admitted in the meantime
             first, running = self._waiting[0], len(scheduler.handles)
             others = "1 request is" if running == 1 else f"{running} requests are"
             where = f"in the queue, while {others} running" if running else "in the queue"
@@ -166,13 +166,13 @@ class EngineThread:
         return None
 
     def end(self) -> None:
-        """Let every request end with the reason ``cancelled``, and the thread with them."""
+        """Tell the thread to end, with every request for the reason ``cancelled``; does not wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Do what `end` does, and wait some seconds for the thread: a drafter may hang, or a forward take long."""
+        """End the thread, and wait some seconds for it: a drafter can hang, or a forward take long."""
         self.end()
         if threading.current_thread() is self._thread:
             return
@@ -196,9 +196,9 @@ class EngineThread:
             raise BackendError(f"The engine of {name} is closed. Make a new one.", backend=name)
 
     def _serve(self) -> None:
-        """Run turns until the engine is closed. A failure ends the requests of its turn, and three in a row the engine.
+        """Run turns until the engine is closed. A failure ends the requests of its turn, three in a row the engine.
 
-        Whatever is raised, even what is no `Exception`, every request learns of its end.
+        Whatever is raised, even if it is not an `Exception`, every request is notified of its end.
         """
         scheduler, code = self._scheduler, self._code
         assert scheduler is not None  # noqa: S101 - for the type checker: both stay until `_let_go`
@@ -230,7 +230,7 @@ class EngineThread:
             self._let_go(scheduler)
 
     def _turn(self, scheduler: Scheduler, code: CompiledCode) -> bool:
-        """Wait for something to do, and do one turn of it. Returns False when the engine is closed."""
+        """Wait for work, and do one turn of it. Returns False when the engine is closed."""
         self._timer.while_idle(lambda: self._is_idle(scheduler))
         self._chosen = []
         waiting = self._wait(scheduler)
@@ -243,7 +243,7 @@ class EngineThread:
         self._timer.between_steps()
         self._advance_alongside()
         if self.model.device.type == "cuda" and not scheduler.handles:
-            torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
+            torch.cuda.empty_cache()  # the batch and its cache are gone; others can use the memory
         if not scheduler.handles:
             if code.due:
                 self._change_code(scheduler, code)
@@ -252,7 +252,7 @@ class EngineThread:
         return True
 
     def _recover(self, scheduler: Scheduler, error: BaseException) -> None:
-        """End the requests of a turn that failed, with the cause. Those that only wait are not concerned."""
+        """End the requests of a failed turn, with the cause. Requests that only wait are not affected."""
         log_event(_log, logging.WARNING, "turn failed", model=self.model.name, raised=error)
         chosen, self._chosen = self._chosen, []
         with self._changed:
@@ -262,9 +262,9 @@ class EngineThread:
         scheduler.fail(chosen, error)
 
     def _let_go(self, scheduler: Scheduler) -> None:
-        """Tell every request that is left of its end, and drop what refers to the model, so that it can be freed.
+        """Notify all remaining requests of their end, and drop what refers to the model, so that it can be freed.
 
-        The engine's parts refer to each other. Without this, the model would stay until a garbage collection.
+        The engine's parts refer to each other. Without this, the model would stay until the next garbage collection.
         """
         with self._changed:
             self._closed = True
@@ -279,11 +279,11 @@ class EngineThread:
                 for handle in (*left, *scheduler.handles):
                     handle.tell(handle.sequence.finish("cancelled"))
         for work in alongside:
-            with suppress(BaseException):  # it tells its request, and may raise what it is told
+            with suppress(BaseException):  # it notifies its request, and can raise the cause again
                 _end_work(work, cause)
         with suppress(BaseException):
             scheduler.clear()
-        if not were_threads_changed():  # else they cannot be waited for, and stay
+        if not were_threads_changed():  # else they cannot be joined, and stay
             end_threads()
         self._timer.end()
         if self._code is not None:
@@ -295,7 +295,7 @@ class EngineThread:
             self._changed.notify_all()
 
     def _change_code(self, scheduler: Scheduler, code: CompiledCode) -> None:
-        """Change to code that was compiled meanwhile. Cached keys and values and step times are no longer valid."""
+        """Switch to code that has been compiled. Cached keys and values and step times are no longer valid then."""
         if not code.change():
             return
         scheduler.clear()
@@ -308,14 +308,14 @@ class EngineThread:
         try:
             next(self._alongside[0])
         except BaseException as error:
-            self._alongside.popleft()  # it has ended, or raised what it did not handle
+            self._alongside.popleft()  # it has ended, or raised an exception
             if not isinstance(error, Exception):
                 raise
 
     def _drafter(self, request: Generation, writing: DraftText | None) -> object:
-        """Make the drafter of one request, or its rule, in the engine's thread.
+        """Make the drafter of one request, or its rule. Runs in the engine's thread.
 
-        ``writing`` is its answer, as others see it.
+        ``writing``: its answer, as others see it.
         """
         decoding, equipment = request.decoding, self._equipment
         if decoding in WEIGHING and not (self._cost.measured or self._timer.under_way):
@@ -335,10 +335,10 @@ class EngineThread:
         return not (scheduler.handles or self._waiting or self._alongside or self._gathering.coming or self._closed)
 
     def _wait(self, scheduler: Scheduler) -> list[Handle] | None:
-        """Wait while there is nothing to do.
+        """Wait for work, and find the requests that can be admitted.
 
         Returns:
-            waiting requests that can be admitted now, the oldest first; ``None`` when the engine is closed.
+            waiting requests that can be admitted now, the oldest first; ``None`` if the engine is closed.
         """
         with self._changed:
             idle = not (scheduler.handles or self._alongside)
@@ -362,7 +362,7 @@ class EngineThread:
             return fitting
 
     def _admit(self, scheduler: Scheduler, waiting: list[Handle]) -> None:
-        """Take some of these requests out of the queue, and let the scheduler read their prompts."""
+        """Move some of these requests from the queue to the scheduler, which reads their prompts."""
         if not waiting:
             return
         wave = scheduler.choose(waiting)
@@ -374,7 +374,7 @@ class EngineThread:
             scheduler.admit(taken)
 
     def _log_waiting(self, waiting: int, running: int, cause: str) -> None:
-        """Log why requests stay in the queue, whenever that changes."""
+        """Log why requests wait in the queue, whenever that changes."""
         state = (waiting, cause) if waiting and cause else None
         if state is not None and state != self._logged:
             log_event(_log, logging.DEBUG, "requests wait", waiting=waiting, running=running, reason=cause)
@@ -382,7 +382,7 @@ class EngineThread:
 
 
 def _end_work(work: Generator[None, None, None], cause: StrettoError | None) -> None:
-    """End what ran alongside, with the cause where there is one."""
+    """End a generator that ran alongside, with the cause if there is one."""
     if cause is None:
         work.close()
     else:
