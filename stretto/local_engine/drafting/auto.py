@@ -1,4 +1,4 @@
-"""Suffix decoding where it pays: as many rows as gain time, and a rest while drafts gain none."""
+"""Suffix decoding where it pays: as many rows as save time, and a rest while drafts save none."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _BACK = 32
 
 
 class RepetitionWatch:
-    """Remembers where each n-gram of a text ended last, and so finds matches of at least n tokens and their length.
+    """Finds matches of at least n tokens and their length, by remembering where each n-gram of a text last ended.
 
-    It costs one look into a dictionary for each token. A `SuffixAutomaton` finds shorter matches too.
+    It costs one dictionary look-up per token. A `SuffixAutomaton` finds shorter matches too.
 
     Args:
-        size: tokens of an n-gram.
+        size: n, number of tokens of an n-gram.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._ends: dict[tuple[int, ...], int] = {}
         self._read = size - 1
-        self._followed = 0  # where the match ended when it occurred before
+        self._followed = 0  # where the earlier occurrence of the match ended
         self._length = 0
 
     def match(self, text: Sequence[int]) -> int:
-        """How many tokens at the end of the text followed each other before; 0 where they are fewer than an n-gram.
+        """Return how many tokens at the end of the text occurred in a row before; 0 if fewer than an n-gram.
 
-        The text is the one given last time, or longer. Of several earlier occurrences the latest counts. More than 32
+        The text is that of the last call, or longer. Of multiple earlier occurrences the latest counts. More than 32
         tokens are counted only if the match grew token by token.
         """
         size, ends = self._size, self._ends
@@ -59,17 +59,17 @@ class RepetitionWatch:
 
 
 def _common(text: Sequence[int], one: int, other: int) -> int:
-    """How many tokens before two positions are the same, ``other`` being the later position."""
+    """Return how many tokens before two positions agree, ``other`` being the later position."""
     most = min(one, _BACK)
     return next((length for length in range(most) if text[one - length - 1] != text[other - length - 1]), most)
 
 
 class TextsWatch:
-    """Counts how many tokens at the end of a text occur, a few at a time, in other texts.
+    """Counts how many tokens at the end of a text occur, as short n-grams, in other texts.
 
     Args:
         others: the other texts.
-        reader: number of the text's own `DraftText` in these, whose words do not count.
+        reader: number of the text's own `DraftText` in these, which does not count.
     """
 
     def __init__(self, others: Sequence[Texts | FileTexts], reader: int) -> None:
@@ -79,9 +79,9 @@ class TextsWatch:
         self._length = 0
 
     def match(self, text: Sequence[int], start: int) -> int:
-        """How many tokens at the end occur in the others, each with those before it; 0 where they are very few.
+        """Return how many tokens at the end occur in the others, each with those before it; 0 if very few.
 
-        The text is the one given last time, or longer; what stands before ``start`` is not looked at.
+        The text is that of the last call, or longer; what comes before ``start`` is ignored.
         """
         others, reader = self._others, self._reader
         for end in range(max(self._read + 1, start), len(text) + 1):
@@ -94,22 +94,22 @@ class TextsWatch:
 
 
 _CANDIDATES = 64
-_BEYOND_SHARE = 4  # a request may ask for this many times its share: others may need less than theirs
-_LONGEST, _DEEPEST = 7, 4  # of the kinds of guesses: octaves of the match, and depth
-_KINDS = 16  # of the guesses of one source
+_BEYOND_SHARE = 4  # a request can ask for this many times its share: others may need less than theirs
+_LONGEST, _DEEPEST = 7, 4  # highest octave of the match, and greatest depth, that are distinct kinds of guesses
+_KINDS = 16  # number of kinds of guesses of one source
 _NO_DRAFT = DraftTree()
 
 
 @dataclass(slots=True)
 class _Part:
-    """What one source has drafted.
+    """Draft of one source.
 
     Attributes:
-        name: of the source; empty for `Suffix`.
+        name: name of the source; empty for `Suffix`.
         tree: its draft.
-        kinds: of each node's guess.
-        claims: of each node, if its parent is right.
-        nodes: of the whole draft, for each node.
+        kinds: kind of each node's guess.
+        claims: claimed probability of each node, given that its parent is right.
+        nodes: for each node, its index in the whole draft.
     """
 
     name: str
@@ -120,27 +120,27 @@ class _Part:
 
 
 class Auto:
-    """Drafts what `Suffix` and other sources find, by three rules.
+    """Drafts from `Suffix` and other sources, by three rules.
 
-    - Survival is calibrated: how often guesses of this kind came true (see `Calibration`), after a match of about this
-      length, for instance.
-    - Only those nodes are evaluated with which the batch makes the most expected tokens per millisecond (see `divide`;
-      Liu et al., arXiv:2406.14066, TurboSpec). That may be none.
-    - It rests where drafts do not pay. A cheap watch tells how long a stretch the text repeats at the moment, of itself
-      or of other texts, each source where it stands, and `Experience.gains` what drafts have gained in such places.
-      Where they gained nothing, the next look waits until looking takes a small share of the steps since (see
-      `StepCost.patience`). While it rests, the automata are not read on. So text that nobody can foresee costs what
+    - Survival is calibrated by how often guesses of the same kind came true (see `Calibration`), for instance those
+      after a match of about the same length.
+    - Only the nodes that give the batch the most expected tokens per millisecond are evaluated (see `divide`;
+      Liu et al., arXiv:2406.14066, TurboSpec). That can be none.
+    - It rests where drafts do not pay. A cheap watch measures how long a stretch of itself or of other texts the text
+      currently repeats, each source reports how much it has to draft, and `Experience.gains` has what drafts gained in
+      such places. If they gained nothing, the next attempt waits until attempts take a small share of the steps since
+      (see `StepCost.patience`). While it rests, the automata are not updated. So unpredictable text costs what
       `autoregressive` costs, plus one or two per cent. A batch rests by the same rule: a draft of which nothing was
-      evaluated, since it would have slowed others down, has gained nothing.
+      evaluated, because it would have slowed others down, has gained nothing.
 
     Args:
-        cost: of a step, measured on this machine.
+        cost: cost of a step, measured on this machine.
         others: texts outside of the request, for `Suffix`.
-        files: the same that do not change.
-        writing: number of the request's own text in these.
+        files: further such texts, which do not change.
+        writing: number of the request's own text among the others.
         beside: other sources.
-        experience: of requests that were sampled and of those that were not, to go on learning from.
-        source: of the guesses, in place of `Suffix`; for comparisons.
+        experience: experience of sampled and of greedy requests, which is updated.
+        source: source of the guesses instead of `Suffix`; for comparisons.
     """
 
     name = "auto"
@@ -167,8 +167,8 @@ class Auto:
         self._experiences = experience or (Experience(), Experience())
         self._draft: DraftTree | None = None
         self._parts: list[_Part] = []
-        self._where = 0  # the kind of place at which the last draft was looked for: a match, or a source's standing
-        self._evaluated = 8  # nodes lately
+        self._where = 0  # kind of place of the last draft: a match, or a source's standing
+        self._evaluated = 8  # recent number of evaluated nodes
         self._took_s = 0.0
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
@@ -185,9 +185,9 @@ class Auto:
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         draft, experience = self._draft, self._experiences[context.greedy]
         if draft is None:
-            return  # the source reads on when it is asked again
+            return  # the source catches up when it is asked again
         began = time.perf_counter()
-        chosen = dict(zip((ROOT, *outcome.accepted), outcome.path, strict=False))  # the token behind each node reached
+        chosen = dict(zip((ROOT, *outcome.accepted), outcome.path, strict=False))  # the token after each node reached
         for part in self._parts:
             nodes, tokens = part.nodes, part.tree.tokens
             for node, parent in enumerate(part.tree.parents):
@@ -206,13 +206,13 @@ class Auto:
         self._cost.drafted(1e3 * (self._took_s + time.perf_counter() - began))
 
     def _rests(self, context: DraftContext) -> bool:
-        """Whether no draft is looked for in this step; in some texts these are nearly all steps, so it is short."""
+        """Return whether to skip drafting in this step. It is fast, because some texts skip nearly all steps."""
         self._where = self._place(context)
         gains, cost = self._experiences[context.greedy].gains, self._cost
         return gains.rests(cost.sequences, cost.patience(), self._where)
 
     def _place(self, context: DraftContext) -> int:
-        """What kind of place the text has come to; see `Experience.gains`."""
+        """Return the kind of place that the text has reached; see `Experience.gains`."""
         match = self._watch.match(context.tokens)
         if self._others is not None:
             match = max(match, self._others.match(context.tokens, context.prompt_length))
@@ -224,7 +224,7 @@ class Auto:
         return MATCHES - 1 + standing if standing > 1 or (standing and kind < 2) else kind
 
     def _drafted(self, context: DraftContext, most: int, experience: Experience) -> DraftTree:
-        """What the sources draft together, its survival calibrated."""
+        """Return the combined draft of the sources, with calibrated survival."""
         tree = self._source.propose(context, most)
         match = min(self._source.evidence.bit_length(), _LONGEST)
         self._parts = [_calibrated(tree, [match] * len(tree), experience)]
@@ -238,9 +238,9 @@ class Auto:
 
 
 def _calibrated(tree: DraftTree, kinds: Sequence[int], experience: Experience, name: str = "") -> _Part:
-    """Replace the survival that a source claims by what experience makes of it.
+    """Correct the survival that a source claims by experience.
 
-    One of several siblings comes true at most, though each of them may have been surer than it claimed.
+    At most one sibling can come true, so the estimates of siblings are limited to a sum of 1.
     """
     both, claims, survival = list[tuple[int, int]](), list[float](), [*tree.survival]
     left = dict.fromkeys(tree.parents, 1.0)
@@ -258,7 +258,7 @@ def _calibrated(tree: DraftTree, kinds: Sequence[int], experience: Experience, n
 
 
 def _joined(parts: Sequence[_Part]) -> DraftTree:
-    """One tree of all nodes; where two sources have the same one, the more certain of them counts."""
+    """Merge the parts into one tree; if two sources have the same node, the more certain one counts."""
     joined = DraftTree()
     for part in parts:
         nodes = part.nodes = list[int]()

@@ -22,14 +22,14 @@ from stretto.local_engine.drafting.compiled.automaton import (
 __all__ = ["SuffixAutomaton", "Tail"]
 
 _LEAST = 256
-_TAIL = [LAST, RECENT, RECENT + 1]  # of a text, in the automaton's own numbers
+_TAIL = [LAST, RECENT, RECENT + 1]  # indices in `own` that belong to a text
 
 
 class Tail:
-    """Where one of several texts in an automaton has arrived.
+    """The end of one of multiple texts in an automaton.
 
     Attributes:
-        held: the state of the whole text, and a cursor in it # [3]
+        held: state of the whole text, and a cursor in it # [3]
     """
 
     def __init__(self) -> None:
@@ -37,16 +37,16 @@ class Tail:
 
 
 class SuffixAutomaton:
-    """All substrings of a token sequence, or of several, at most two states for each token.
+    """All substrings of one or more token sequences, with at most two states per token.
 
-    A state is a set of substrings that end at the same positions, each a suffix of the next longer one. Its link leads
-    to the longest suffix that ends at more positions. Appending costs O(1) amortised, whatever the length.
+    A state is a set of substrings that end at the same positions, each a suffix of the next longer one. Its link points
+    to the longest suffix that ends at more positions. Appending takes amortised O(1).
 
-    Every suffix of the text has a count, and in a text that loops there are as many states as loops. So only substrings
-    of up to ``counted`` tokens are counted, and appending stays O(1).
+    Appending a token increments the counts of all suffixes, and a text that loops has as many of their states as loops.
+    So only substrings of up to ``counted`` tokens are counted, and appending stays O(1).
 
     Attributes:
-        held: the arrays; they are replaced when they are full.
+        held: the arrays, which are replaced when they are full.
         counted: see above.
     """
 
@@ -60,7 +60,7 @@ class SuffixAutomaton:
 
     @property
     def match(self) -> int:
-        """Length of the longest suffix of the text that occurred before."""
+        """Length of the text's longest suffix that occurred before."""
         states = self.held.states
         return int(states[max(states[self.held.own[LAST], LINK], 0), LENGTH])
 
@@ -68,14 +68,14 @@ class SuffixAutomaton:
         extend(self.roomy(len(tokens)), np.array(tokens, np.int64), self.counted)
 
     def extend_from(self, tail: Tail, tokens: Sequence[int]) -> None:
-        """Append tokens to one of several texts."""
+        """Append tokens to the text with this tail."""
         own = self.roomy(len(tokens)).own
         own[_TAIL] = tail.held
         self.extend(tokens)
         tail.held = own[_TAIL]
 
     def roomy(self, tokens: int) -> Automaton:
-        """The arrays, with room for this many more tokens."""
+        """Return the arrays, with room for this many more tokens."""
         read = int(self.held.own[READ]) + tokens
         if read > self._capacity:
             self._capacity = max(2 * read, _LEAST)
@@ -88,7 +88,7 @@ class SuffixAutomaton:
 
 
 def _empty(tokens: int) -> Automaton:
-    """Arrays for this many: at most two states and three edges for each."""
+    """Return arrays for this many tokens: at most two states and three edges for each."""
     states, edges = 2 * tokens + 2, 3 * tokens + 2
     table = 1 << (2 * edges).bit_length()
     rows, lines = np.zeros((states, 4), np.int32), np.zeros((edges, 4), np.int32)

@@ -1,4 +1,4 @@
-"""One budget of rows over all requests of a batch: which drafted tokens the next forward evaluates."""
+"""Row budget of a batch: which drafted tokens of its requests the next forward evaluates."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int
     """Choose how many nodes of each draft to evaluate, those most likely to survive first.
 
     A draft without a `DraftTree.step_cost` gets what it asks for within an equal share. The nodes of all others are
-    ranked together by survival, and the batch takes as many as give it the most expected tokens per millisecond, none
-    if it fills the machine without drafts (Liu et al., arXiv:2406.14066). They may not slow down the requests that
-    expect nothing of them: each request gets its tokens at least `PACE` times as fast as without these nodes.
+    ranked together by survival, and the batch takes as many as maximise its expected tokens per millisecond, none
+    if it fills the machine without drafts (Liu et al., arXiv:2406.14066). They must not slow down requests that
+    do not benefit: each request gets its tokens at least `PACE` times as fast as without these nodes.
 
     Args:
-        drafts: of the requests, at least one.
-        limit: nodes of all drafts together.
+        drafts: draft of each request, at least one.
+        limit: maximum number of nodes over all drafts.
         packed: whether the cost of a forward depends on the number of real rows. If not, every request has as many
-            rows as the one with the most, and all may use them.
+            rows as the one with the most, and all can use them.
     """
     requests = len(drafts)
     share = limit // requests
@@ -34,7 +34,7 @@ def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int
     ranked = [[] if tree.step_cost is None else sorted(tree.survival, reverse=True) for tree in drafts]
     if not packed and requests > 1:
         return _by_column(ranked, counts, cost, share)
-    order = sorted(  # equals are taken in turns, one node of each request
+    order = sorted(  # ties are taken in turn, one node of each request
         (-survival, rank, number) for number, own in enumerate(ranked) for rank, survival in enumerate(own)
     )[: limit - sum(counts)]
     rows, tokens, gains = requests + sum(counts), float(requests), [0.0] * requests
@@ -51,12 +51,12 @@ def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int
 
 
 def _is_fair(gains: Sequence[float], took: float, base: float) -> bool:
-    """Whether each request gets its tokens about as fast as if no others drafted."""
+    """Return whether each request gets its tokens about as fast as if no others drafted."""
     return 1 + min(gains) >= PACE * took / base
 
 
 def _by_column(ranked: Sequence[Sequence[float]], counts: Sequence[int], cost: StepCost, share: int) -> list[int]:
-    """Choose the number of rows that all requests have; one row more is one more node of each."""
+    """Choose a common number of rows for all requests; each further row is one more node of each."""
     requests, width = len(ranked), max(counts)
     columns = [sum(column) for column in zip_longest(*ranked, fillvalue=0.0)]
     tokens = requests + sum(columns[:width])

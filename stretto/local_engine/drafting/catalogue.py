@@ -1,6 +1,6 @@
-"""The decoding methods by name.
+"""Catalogue of the decoding methods by name.
 
-Drafters with compiled code are imported when one is made: importing numba takes a second.
+Drafters with compiled code are imported on first use: importing numba takes a second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _FOLDERS = ("aggressive", "heads")
-"""Folders of methods that nothing else uses. One is removed together with its name here."""
+"""Folders of methods that nothing else uses. To remove one, remove its name here too."""
 
 
 def _auto(equipment: DraftEquipment) -> Drafter:
@@ -84,10 +84,10 @@ def _methods() -> dict[str, Method]:
 
 
 METHODS: Mapping[str, Method] = _methods()
-"""What is known of each method, by its name."""
+"""Description of each method, by name."""
 
 DRAFTERS: dict[str, Callable[[DraftEquipment], Drafter]] = {name: method.make for name, method in METHODS.items()}
-"""Makes the drafter of one sequence, by the name of the method."""
+"""Factory of the drafter of one sequence, by the name of the method."""
 
 EQUIPPED = frozenset(name for name, method in METHODS.items() if method.drafted or method.adapter or method.missing)
 """Methods that need more than the model; see `Method`."""
@@ -102,9 +102,9 @@ WEIGHING = frozenset(name for name, method in METHODS.items() if method.weighs)
 def check_options(
     options: Mapping[str, Mapping[str, Any]], others: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 ) -> None:
-    """Raise `SettingsError` for options that a method does not have, or cannot use.
+    """Raise `SettingsError` for options that a method does not have or cannot use.
 
-    ``others``: what takes the options of methods that draft nothing, by their names.
+    ``others``: callables that take the options of methods that draft nothing, by name.
     """
     if not (isinstance(options, Mapping) and all(isinstance(given, Mapping) for given in options.values())):
         raise SettingsError(
@@ -130,7 +130,7 @@ def check_options(
 
 @cache
 def all_drafters() -> Mapping[str, Callable[[DraftEquipment], Drafter]]:
-    """The same, with those that other packages offer: see `stretto.foundation.plugins`."""
+    """Return `DRAFTERS` and those that other packages offer; see `stretto.foundation.plugins`."""
     return {**plugins.load_all("drafters", DRAFTERS), **DRAFTERS}
 
 

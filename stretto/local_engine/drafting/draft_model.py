@@ -1,4 +1,4 @@
-"""A smaller model drafts for a larger one."""
+"""Drafts of a smaller model for a larger one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SAME: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()  # tokenizers,
 
 
 def check_vocabulary(model: LoadedModel, draft: LoadedModel) -> None:
-    """Make sure that token ids mean the same to both models. Raises `SettingsError`."""
+    """Check that both models have the same vocabulary. Raises `SettingsError`."""
     same = _SAME.setdefault(model.tokenizer, WeakSet())
-    if draft.tokenizer in same:  # asked for each request, and writing out a large vocabulary takes 0.1 s
+    if draft.tokenizer in same:  # checked for each request, and listing a large vocabulary takes 0.1 s
         return
     ours, theirs = model.tokenizer.get_vocab(), draft.tokenizer.get_vocab()
     if ours == theirs:
@@ -38,23 +38,23 @@ def check_vocabulary(model: LoadedModel, draft: LoadedModel) -> None:
 
 
 class DraftModel:
-    """Runs a smaller model with the same tokenizer a few tokens ahead.
+    """Drafter that runs a smaller model with the same tokenizer a few tokens ahead.
 
-    The tokens that the request would choose from its logits are a chain; the next best of each are leaves beside it. It
-    stops where the chain is less likely to survive than ``floor``.
+    The tokens that the request would choose from its logits form a chain; the next best of each are leaves next to it.
+    It stops when the chain is less likely to survive than ``floor``.
 
     A sampled request draws them with the same random numbers as the larger model's token at that position (see
     `sampling.scores`), so both mostly draw the same token. The rule of Leviathan et al.
     (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318), to accept with the probability min(1, p/q) and to draw from
-    the residual otherwise, accepts 1 - TV(p, q) of the tokens, the most that is possible; but the answer then depends
+    the residual otherwise, accepts 1 - TV(p, q) of the tokens, which is the maximum; but the answer then depends
     on the draft. With shared numbers a seed gives one answer under every drafter, and at least (1 - TV) / (1 + TV) is
     accepted (Daliri et al., arXiv:2408.07978). On 60 pairs of distributions over 2,000 tokens, logits with a standard
     deviation of 3 and a difference of 0.5: 0.77 against 0.81, and 0.23 for drafting the most probable token.
 
     Args:
         draft: the smaller model.
-        length: most tokens of the chain.
-        width: candidates at each position, with that of the chain.
+        length: maximum number of tokens of the chain.
+        width: number of candidates at each position, including that of the chain.
         floor: survival below which no token is drafted.
     """
 
@@ -71,8 +71,8 @@ class DraftModel:
         self._width = width
         self._floor = floor
         self._cache = KeyValueCache(1)
-        self._cached: list[int] = []  # tokens whose keys and values the cache holds, slot by slot
-        self._agreed, self._judged = 3.0, 4.0  # sampled tokens of the chain that were right, and all that were judged
+        self._cached: list[int] = []  # tokens whose keys and values are cached, slot by slot
+        self._agreed, self._judged = 3.0, 4.0  # sampled tokens of the chain that were right, and all that were checked
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
         tree = DraftTree()
@@ -92,7 +92,7 @@ class DraftModel:
         return tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """The next draft starts where the two models parted."""
+        """Update the acceptance rate of sampled tokens; the next draft starts where the two models diverged."""
         if not context.greedy and outcome.rows:
             accepted = len(outcome.accepted)
             judged = min(accepted + 1, sum(row >= 0 for row in outcome.rows))
@@ -100,7 +100,7 @@ class DraftModel:
             self._judged = self._judged * _FADING + judged
 
     def _next(self, tokens: list[int], path: list[int], context: DraftContext) -> tuple[list[int], list[float]]:
-        """What the request would choose after ``tokens``, which end with ``path``, and the probability of each."""
+        """Return what the request would choose after ``tokens``, which end with ``path``, and the probabilities."""
         logits = self._read(tokens, context.vocabulary)
         if context.greedy or context.rank is None:
             best = logits.softmax(-1).topk(self._width)
@@ -110,7 +110,7 @@ class DraftModel:
         return ranked, [right * (1 - right) ** place for place in range(len(ranked))]
 
     def _read(self, tokens: list[int], vocabulary: int) -> Tensor:
-        """Logits of what follows ``tokens`` # [vocabulary]."""
+        """Return the logits after ``tokens`` # [vocabulary]."""
         import torch  # noqa: PLC0415
 
         from stretto.local_engine.model.forward.rows import Rows  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What the catalogue knows of a decoding method."""
+"""Descriptions of decoding methods, as in the catalogue."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["USUAL_COSTS", "DraftEquipment", "Method"]
 
 USUAL_COSTS = {1: 10.0, 8: 11.0, 64: 30.0}
-"""Costs of a step where none were measured."""
+"""Milliseconds of a step by its number of rows, if none were measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftEquipment:
-    """What drafters may need.
+    """Resources that drafters can need.
 
     Provisional: it may change in any release.
 
     Attributes:
-        cost: of a step on this machine; without it, a typical table.
-        texts: outside of the request, in which drafts are looked for: earlier answers; at most two.
-        files: the same that do not change.
-        writing: number of the request's own text among these.
-        expected: tokens that the answer may resemble from its beginning on.
+        cost: cost of a step on this machine; without it, a typical table is used.
+        texts: texts outside of the request that are searched for drafts, such as earlier answers; at most two.
+        files: further such texts, which do not change.
+        writing: number of the request's own text among ``texts``.
+        expected: tokens that the answer may resemble from its beginning.
         model: the model that is drafted for.
         draft: a smaller model with the same tokenizer.
-        head: folder of a head that was named; without one, it may lie beside the model's weights.
-        options: of methods, by their names.
-        kept: what a method keeps for later requests of the engine, by its name.
-        learned: what it has learned from earlier requests of the same tenant, by its name.
+        head: folder of a head that was named; without one, the folder of the model's weights is searched.
+        options: options of methods, by name of the method.
+        kept: what methods keep for later requests of the engine, by name of the method.
+        learned: what methods have learned from earlier requests of the same tenant, by name of the method.
     """
 
     cost: StepCost | None = None
@@ -59,17 +59,17 @@ class Method:
     """A decoding method.
 
     Attributes:
-        make: makes the drafter of one sequence; raises `SettingsError` where equipment is missing.
+        make: makes the drafter of one sequence; raises `SettingsError` if equipment is missing.
         drafted: whether it needs a draft model.
-        adapter: name of the file beside the weights that it needs.
+        adapter: name of the file that it needs in the folder of the weights.
         recipe: the program of this repository that trains that file.
-        lossy: whether it changes the answer; all others give what one token at a time gives.
+        lossy: whether it changes the answer; all others give the same answer as decoding token by token.
         weighs: whether it chooses the size of a draft by the cost of rows.
-        options: takes its options by their names, and raises `SettingsError` for values that cannot be used.
-        missing: tells what it lacks, given the model's folder and that of a head that was named: a sentence with a
-            space before it, or nothing. It may raise `SettingsError`.
-        beside: adds what it can to another method's drafter, where the equipment allows it; `auto` asks for that.
-        source: makes what ``auto`` drafts from as well.
+        options: takes its options by name, and raises `SettingsError` for values that cannot be used.
+        missing: returns what it lacks, given the model's folder and that of a named head: a sentence with a space
+            before it, or an empty string. It can raise `SettingsError`.
+        beside: wraps another method's drafter to add its own drafts, if the equipment allows it; `auto` uses this.
+        source: makes a further source of drafts for ``auto``.
     """
 
     make: Callable[[DraftEquipment], Drafter]

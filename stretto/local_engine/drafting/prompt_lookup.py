@@ -1,4 +1,4 @@
-"""Prompt lookup: where the end of the text occurred before, what followed it is copied."""
+"""Prompt lookup: copy what followed an earlier occurrence of the text's end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["PromptLookup"]
 
 
 class PromptLookup:
-    """Copies what followed the last occurrence of the longest n-gram that the text ends with.
+    """Copies what followed the last occurrence of the longest repeated n-gram at the end of the text.
 
     Saxena, "Prompt Lookup Decoding", 2023; Yang et al., arXiv:2304.04487 (LLMA).
 
     Args:
-        longest: tokens of the n-gram at most; shorter ones are tried when it did not occur.
-        span: tokens copied at most.
+        longest: maximum number of tokens of the n-gram; shorter ones are tried if it did not occur.
+        span: maximum number of tokens to copy.
     """
 
     name = "prompt_lookup"
@@ -24,7 +24,7 @@ class PromptLookup:
     def __init__(self, longest: int = 3, span: int = 10) -> None:
         self._longest = longest
         self._span = span
-        self._behind: dict[tuple[int, ...], int] = {}  # the index of the token behind each n-gram, where it was last
+        self._behind: dict[tuple[int, ...], int] = {}  # index of the token after the last occurrence of each n-gram
         self._indexed = 0
         self.evidence = 0
 
@@ -41,10 +41,10 @@ class PromptLookup:
         return tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """The text is read when a draft is asked for."""
+        """Do nothing: the text is read when a draft is requested."""
 
     def read_on(self, context: DraftContext) -> None:
-        """Enter the n-grams of the text that have a token behind them now."""
+        """Add the new n-grams of the text that are followed by a token."""
         tokens = context.tokens
         for end in range(max(self._indexed, 1), len(tokens)):
             for size in range(1, min(self._longest, end) + 1):

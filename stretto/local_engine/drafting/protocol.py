@@ -1,4 +1,4 @@
-"""The protocol of a drafter: it proposes a tree of tokens, and learns what became of it.
+"""Protocol of a drafter, which proposes a tree of tokens and learns from the outcome.
 
 It uses plain Python values and NumPy arrays only, so that a drafter needs no tensors.
 """
@@ -20,20 +20,19 @@ __all__ = ["Autoregressive", "DraftContext", "DraftOutcome", "DraftSource", "Dra
 
 @dataclass(slots=True)
 class DraftContext:
-    """What a drafter sees of its sequence.
+    """A drafter's view of its sequence.
 
     Provisional: it may change in any release.
 
     Attributes:
-        tokens: prompt and answer so far; the engine appends to it and never removes any.
+        tokens: prompt and answer so far; the engine only appends to it.
         prompt_length: number of tokens of the prompt.
         vocabulary: token ids are below this.
-        greedy: whether the most probable token is taken each time: no sampling, no penalty, no bias, no constraint.
-        ends: tokens that end the answer; nothing behind one is accepted.
-        rank: ``rank(logits, path, k)`` gives the k tokens that this request's sampler ranks highest, best first, after
-            a path of drafted tokens, where the model gives these logits # [vocabulary]. It uses the request's
-            temperature, limits, penalties, bias and constraint, and the random numbers of that position. `None` outside
-            an engine.
+        greedy: whether the most probable token is always taken: no sampling, penalty, bias or constraint.
+        ends: tokens that end the answer; nothing after one is accepted.
+        rank: ``rank(logits, path, k)`` returns the k tokens that this request's sampler ranks highest, best first,
+            for the logits # [vocabulary] after a path of drafted tokens. It uses the request's temperature, limits,
+            penalties, bias and constraint, and the random numbers of that position. `None` outside an engine.
     """
 
     tokens: list[int]
@@ -46,7 +45,7 @@ class DraftContext:
 
 @dataclass(frozen=True, slots=True)
 class DraftOutcome:
-    """What became of a draft.
+    """Outcome of a draft.
 
     Provisional: it may change in any release.
 
@@ -56,11 +55,11 @@ class DraftOutcome:
             this step # [rows, k], k being the drafter's `Drafter.wants_top`
         top_probabilities: their probabilities, at temperature 1, before penalties and limits # [rows, k]
         path: the tokens committed by this step: the accepted ones and, last, the one that the model chose itself.
-        accepted: the draft's nodes that were accepted, in order; none of them deeper than ``len(path) - 1``.
-        states: for each row the hidden states of the layers that the drafter names in ``wants_states``, side by side,
+        accepted: the accepted nodes of the draft, in order; none of them deeper than ``len(path) - 1``.
+        states: for each row, the concatenated hidden states of the layers that the drafter names in ``wants_states``,
             as a tensor on the model's device # [rows, layers * hidden]
-        prompt_states: the same of the tokens in front of the last one of the prompt, once after the prompt was read;
-            fewer than there are where the first ones were known already, or are many # [tokens, layers * hidden]
+        prompt_states: the same for the prompt's tokens before its last one, once after the prompt was read; the first
+            tokens are missing if they were known already or the prompt is long # [tokens, layers * hidden]
     """
 
     rows: Sequence[int]
@@ -74,15 +73,15 @@ class DraftOutcome:
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Proposes what comes next in one sequence. Each sequence has its own.
+    """Proposes what comes next in one sequence. Each sequence has its own drafter.
 
     Provisional: it may change in any release.
 
-    A drafter that reads the model's hidden states names their layers in a further attribute, ``wants_states``, as
-    `stretto.local_engine.model.forward.rows.LayerStates` numbers them; it does not change.
+    A drafter that reads the model's hidden states names their layers in a further, constant attribute,
+    ``wants_states``, numbered as in `stretto.local_engine.model.forward.rows.LayerStates`.
 
     Attributes:
-        name: of the method; also the source of its nodes in the figures of an answer.
+        name: name of the method; also the source of its nodes in the figures of an answer.
         wants_top: number of most probable tokens of each row that it needs in `DraftOutcome`; 0 for none.
     """
 
@@ -92,14 +91,14 @@ class Drafter(Protocol):
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """Draft at most ``rows`` nodes after ``context.tokens``, fewer or none if that is faster.
 
-        If there are more, the least likely to survive are pruned. A tree with a step cost may have more: its nodes
+        If there are more, the least likely to survive are pruned. A tree with a step cost can have more: its nodes
         compete with those of the other requests. Proposing twice without `learn` in between gives the same draft.
         Random choices must depend on the request's seed only.
         """
         ...
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """Learn from a step; ``context.tokens`` ends with ``outcome.path`` already.
+        """Learn from a step; ``context.tokens`` already ends with ``outcome.path``.
 
         It is also called once after the prompt was read, without nodes, with row 0 for the prompt's last token.
         """
@@ -107,19 +106,19 @@ class Drafter(Protocol):
 
 
 class DraftSource(Protocol):
-    """Where ``auto`` takes guesses from, beside repetitions.
+    """Source of guesses for ``auto``, in addition to repetitions.
 
     Attributes:
-        name: of the source in the figures of an answer.
-        kinds: for each node of the last draft, what kind of guess it is, a number below 16; guesses of a kind are right
-            about as often.
+        name: name of the source in the figures of an answer.
+        kinds: for each node of the last draft, the kind of its guess, a number below 16; guesses of one kind are right
+            about equally often.
     """
 
     name: str
     kinds: list[int]
 
     def standing(self, context: DraftContext) -> int:
-        """Read on, in microseconds, and tell how much there is to draft: 0 nothing, 1 something, 2 much."""
+        """Read new tokens, in microseconds, and return how much there is to draft: 0 nothing, 1 something, 2 much."""
         ...
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree: ...

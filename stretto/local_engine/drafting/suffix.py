@@ -1,4 +1,4 @@
-"""Suffix decoding: where the end of the text occurred before, what followed it is guessed, by how often it did."""
+"""Suffix decoding: guess what followed earlier occurrences of the text's end, weighted by counts."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _NO_FILES = SortedText(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 DRAFTING = Part("drafting", f"{__name__}:warm_up")
-"""What `auto` and `suffix` run."""
+"""Compiled code that `auto` and `suffix` run."""
 
 
 class Suffix:
     """Continues the longest suffix of the text that occurred before, as a tree weighted by counts.
 
     After a match of L tokens, a continuation of d tokens survives with the probability L / (L + d), times the share of
-    each of its tokens among the tokens seen at that position. So long matches go deep, and where the text continued in
-    several ways, the tree branches. The mass 1 / (L + 1) that a match leaves goes to the next shorter suffix.
+    each of its tokens among the tokens seen at that position. So long matches go deep, and the tree branches where the
+    text continued in different ways. The mass 1 / (L + 1) that a match leaves goes to the next shorter suffix.
 
     Oliaro et al., arXiv:2411.04975 (SuffixDecoding); Hu et al., arXiv:2411.10666 (SAM decoding). Texts outside of the
     request are the datastore of He et al., arXiv:2311.08252 (REST).
 
     Args:
-        others: texts that are searched as well, and may grow: earlier answers; at most two.
-        files: texts that are searched as well, and do not change.
-        shortest: least tokens of a match.
+        others: further texts to search, which can grow, such as earlier answers; at most two.
+        files: further texts to search, which do not change.
+        shortest: minimum number of tokens of a match.
     """
 
     name = "suffix"
@@ -61,7 +61,7 @@ class Suffix:
         new, recent = np.array(context.tokens[self._read :], np.int64), np.array(context.tokens[-LONGEST:], np.int64)
         self._read = len(context.tokens)
         for number, texts in enumerate(self._others):
-            if texts.automaton is not self._searched[number]:  # they began anew
+            if texts.automaton is not self._searched[number]:  # it was replaced
                 self._searched[number], self._cursors[number] = texts.automaton, 0
         text, others = self._text.roomy(len(new)), [automaton.held for automaton in self._searched]
         tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
@@ -70,11 +70,11 @@ class Suffix:
         return DraftTree.of(tokens[:count].tolist(), parents[:count].tolist(), survival[:count].tolist())
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """The text is read when a draft is asked for."""
+        """Do nothing: the text is read when a draft is requested."""
 
 
 def warm_up() -> None:
-    """Draft with the suffix automaton."""
+    """Draft with the suffix automaton, so that its code is compiled or loaded."""
     run_once(Suffix([Texts.of([[1, 2]])], FileTexts([[1, 2]])))
 
 

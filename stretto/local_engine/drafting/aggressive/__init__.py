@@ -16,4 +16,4 @@ def _aggressive(equipment: DraftEquipment) -> Aggressive:
 
 
 METHODS = {"aggressive": Method(_aggressive, source=_aggressive)}
-"""It is a source of drafts for ``auto`` as well."""
+"""The method, which is also a source of drafts for ``auto``."""

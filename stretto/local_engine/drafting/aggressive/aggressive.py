@@ -13,36 +13,36 @@ __all__ = ["Aggressive"]
 
 _FLOOR = 0.1  # survival below which nothing is drafted
 _MOST = 64
-_FEW = 8  # tokens drafted where it is not known how the answer goes on
-_BESIDE = 4  # tokens drafted of the less likely of two ways
-_SELDOM, _LIKELY = 0.25, 0.5  # how likely a change is made again: below it is not drafted; from there it comes first
+_FEW = 8  # tokens drafted while the continuation is uncertain
+_BESIDE = 4  # tokens drafted for the less likely of two continuations
+_SELDOM, _LIKELY = 0.25, 0.5  # probability of repeating a change: below not drafted; from there drafted first
 _RUNS = 5  # kinds of copies, by octaves of the tokens since the last change
 
 
 class _End(NamedTuple):
-    """The end of a path: its node, and how likely it survives."""
+    """The end of a path: its node and probability of survival."""
 
     node: int
     survival: float
 
     def if_(self, claim: float) -> _End:
-        """The same where something else must be true as well, of this probability."""
+        """Return the same end, if a further condition of this probability must hold too."""
         return _End(self.node, self.survival * claim)
 
 
 class Aggressive:
-    """Drafts from the place in a given text where the answer has arrived, and finds that place again after a change.
+    """Drafts from the current place in a given text, and finds that place again after a change.
 
-    The given text is the one that the request expects its answer to resemble, else its prompt: an edit, a correction, a
-    rewriting. Right after a change it is not known how the answer goes on, so the draft branches: the tokens written
-    replace as many, or are added, or what stands before the next same token was left out. A change that was made
-    before is drafted where the source says the same again.
+    The given text is the one that the request expects its answer to resemble, else its prompt: for edits, corrections
+    and rewrites. Right after a change the continuation is uncertain, so the draft branches: the new tokens replace as
+    many of the source, or are inserted, or the source's tokens up to the next equal one were left out. A change that
+    was made before is drafted where the source repeats the same tokens.
 
-    Sun et al., arXiv:2205.10350 (aggressive decoding), which drafts a chain, and looks for the place by the tokens that
-    agree behind the change. The branches, and changes that are made again, are our additions.
+    Sun et al., arXiv:2205.10350 (aggressive decoding), which drafts a chain, and finds the place by the tokens that
+    agree after the change. Branches and repeated changes are our additions.
 
     Args:
-        expected: tokens that the answer may resemble from its beginning on; by default the prompt is the source.
+        expected: tokens that the answer may resemble from its beginning; by default the prompt is the source.
     """
 
     name = "aggressive"
@@ -61,7 +61,7 @@ class Aggressive:
         return growth.tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """The text is read when a draft is asked for."""
+        """Do nothing: the text is read when a draft is requested."""
 
     def standing(self, context: DraftContext) -> int:
         alignment = self._followed(context)
@@ -79,15 +79,15 @@ class Aggressive:
 
 
 class _Growth:
-    """A draft as it grows.
+    """A draft that is being grown.
 
     Args:
-        alignment: where the answer is.
-        rows: nodes of the draft, at most.
+        alignment: current place of the answer.
+        rows: maximum number of nodes.
 
     Attributes:
         tree: the draft.
-        kinds: what kind of guess each node is; see `DraftSource`.
+        kinds: kind of guess of each node; see `DraftSource`.
     """
 
     def __init__(self, alignment: Alignment, rows: int) -> None:
@@ -97,7 +97,7 @@ class _Growth:
         self._certain = 1 - min(alignment.change_rate, 0.5)
 
     def follow(self, guess: Guess) -> None:
-        """Add what a guess leads to: its own tokens, then the source's, and the changes that were made before."""
+        """Add the tokens of a guess, then those of the source, with changes that were made before."""
         alignment, place, rows = self.alignment, guess.place, self._rows
         kind = _RUNS + guess.reason
         if guess.reason == Reason.COPIES:
@@ -122,7 +122,7 @@ class _Growth:
                 place += 1
 
     def _add(self, end: _End, tokens: Sequence[int], kind: int) -> _End:
-        """Add tokens that follow each other, as far as there is room; where they end."""
+        """Add consecutive tokens, as far as there is room, and return where they end."""
         parent, survival = end
         for token in tokens[: max(self._rows - len(self.tree), 0)]:
             survival *= self._certain

@@ -1,4 +1,4 @@
-"""Where in a source a text has arrived that copies it with changes."""
+"""Tracking of the place in a source that a text, which copies it with changes, has reached."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from enum import IntEnum
 
 __all__ = ["Alignment", "Guess", "Reason", "Replacement"]
 
-_HERE = 2  # tokens written since the text left the source that have to stand near the expected place
-_ANYWHERE = 3  # tokens that have to stand anywhere else
-_BEFORE, _AHEAD = 8, 64  # of the expected place: what is near
+_HERE = 2  # tokens written since the text left the source that must be found near the expected place
+_ANYWHERE = 3  # tokens that must be found anywhere else
+_BEFORE, _AHEAD = 8, 64  # distance from the expected place that counts as near
 _LONGEST = 16  # tokens compared
 _BESIDE = 16  # places compared on either side of the expected one
-_LONG = 8  # tokens of a change that is remembered, at most
-_SOON = 8  # tokens after it left the source, during which it is guessed where the text goes on
+_LONG = 8  # maximum number of tokens of a remembered change
+_SOON = 8  # tokens since the text left the source, up to which its next place is guessed
 _FAR = 64  # tokens after which no place is expected any more
-_PRIOR = 1.0, 4.0  # changes, and source tokens, before any were seen
-_CERTAIN = 4, 0.35  # tokens copied, and share of changes, with which a text is held to be a copy
-_CLAIMS = 0.4, 0.3, 0.15  # of the last three reasons
+_PRIOR = 1.0, 4.0  # prior counts of changes and source tokens
+_CERTAIN = 4, 0.35  # minimum of copied tokens, and maximum change rate, of a text that counts as a copy
+_CLAIMS = 0.4, 0.3, 0.15  # probabilities of the last three reasons
 
 
 class Reason(IntEnum):
-    """Why the text may go on at a place of the source."""
+    """Reasons to expect that the text continues at a place in the source."""
 
     COPIES = 0
-    """It has copied what stands before."""
+    """It has copied what comes before."""
     REPEATS = 1
-    """It makes a change that it has made before."""
+    """It repeats an earlier change."""
     FOUND = 2
-    """Its last token stands before that place."""
+    """Its last token comes right before that place."""
     REPLACED = 3
     """As many tokens were replaced as were written."""
     INSERTED = 4
-    """What was written is added."""
+    """The tokens written were inserted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """How the text may go on: some tokens, and then the source from a place on.
+    """A possible continuation of the text: some tokens, then the source from a place on.
 
     Attributes:
-        reason: why.
-        claim: how likely that is.
+        reason: why it is expected.
+        claim: its probability.
         written: the tokens.
-        place: in the source.
+        place: place in the source.
     """
 
     reason: Reason
@@ -56,13 +56,13 @@ class Guess:
 
 @dataclass(slots=True)
 class Replacement:
-    """What was written in place of some tokens of the source.
+    """A change: tokens written in place of some tokens of the source.
 
     Attributes:
-        replaced: these tokens.
-        written: what was written.
-        made: how often.
-        passed: how often the same tokens were copied since.
+        replaced: the source's tokens.
+        written: the tokens written instead.
+        made: how often it was made.
+        passed: how often the same source tokens were copied since.
     """
 
     replaced: tuple[int, ...]
@@ -72,37 +72,37 @@ class Replacement:
 
     @property
     def claim(self) -> float:
-        """How likely it is made again."""
+        """Probability that it is repeated."""
         return self.made / (self.made + self.passed + 1)
 
 
 class Alignment:
-    """Follows a text through a source.
+    """Tracks a text through a source.
 
-    While the text copies, its next token is the source's. With the first one that is not, it has left the source and
-    is looked for: where the tokens that it has written since stand near the place that was expected, what lies between
-    was replaced, inserted or deleted, and where its last three tokens stand anywhere else, it goes on there. Changes
-    are remembered, since who renames a thing once does it again.
+    While the text copies, its next token is the source's. With the first token that differs, it has left the source,
+    and its place is searched for. If the tokens written since then are found near the expected place, what lies
+    between was replaced, inserted or deleted. If its last three tokens are found anywhere else, it continues there.
+    Changes are remembered, since something that is renamed once is usually renamed again.
 
     Args:
         source: the given text.
         begins: whether the text is expected to begin where the source does.
 
     Attributes:
-        length: tokens of the source.
-        place: in the source, of the token that is next; if the text has left the source, of the one expected then.
+        length: number of tokens of the source.
+        place: place of the next token in the source; if the text has left the source, of the one expected then.
         left: tokens written since the text left the source, 0 while it copies; ``None`` if no place is expected.
-        run: tokens copied since it was found last.
-        kept: tokens copied.
+        run: tokens copied since its place was last found.
+        kept: total number of tokens copied.
         changes: how often it left the source.
     """
 
     def __init__(self, source: Sequence[int], *, begins: bool = False) -> None:
         self._source = list(source)
-        self._pairs: dict[tuple[int, int], list[int]] = {}  # places behind each two tokens
+        self._pairs: dict[tuple[int, int], list[int]] = {}  # places after each pair of tokens
         for behind in range(2, len(self._source) + 1):
             self._pairs.setdefault((self._source[behind - 2], self._source[behind - 1]), []).append(behind)
-        self._changes: dict[int, dict[tuple[int, ...], Replacement]] = {}  # by what is replaced, and by its first token
+        self._changes: dict[int, dict[tuple[int, ...], Replacement]] = {}  # by the first replaced token, then all
         self.length = len(self._source)
         self.place = 0
         self.left: int | None = 0 if begins else None
@@ -110,21 +110,21 @@ class Alignment:
 
     @property
     def change_rate(self) -> float:
-        """Share of the source's tokens at which the text leaves it."""
+        """Fraction of the source's tokens at which the text leaves it."""
         return (self.changes + _PRIOR[0]) / (self.changes + self.kept + _PRIOR[1])
 
     @property
     def is_copy(self) -> bool:
-        """Whether the text is a copy with changes, by what was seen of it; else it agrees by chance, here and there."""
+        """Whether the text so far looks like a copy with changes; otherwise it agrees here and there by chance."""
         return self.kept >= _CERTAIN[0] and self.change_rate <= _CERTAIN[1]
 
     @property
     def is_near(self) -> bool:
-        """Whether the text copies, or has left the source so lately that it is guessed where it goes on."""
+        """Whether the text copies, or has left the source so recently that its next place is guessed."""
         return self.left is not None and self.left <= _SOON
 
     def follow(self, text: Sequence[int], start: int) -> None:
-        """Follow the text, which has grown, by its tokens from ``start`` on."""
+        """Read the tokens of the text from ``start`` on."""
         source = self._source
         for end in range(start + 1, len(text) + 1):
             if self.left == 0:
@@ -141,7 +141,7 @@ class Alignment:
             self._find(text, end)
 
     def guesses(self, text: Sequence[int]) -> list[Guess]:
-        """How the text may go on, with the likeliest first."""
+        """Return possible continuations of the text, the most likely first."""
         if self.left is None or not self.is_near:
             return []
         if self.left == 0:
@@ -159,7 +159,7 @@ class Alignment:
         return found
 
     def change_at(self, place: int) -> Replacement | None:
-        """The latest change of the tokens that stand at a place of the source."""
+        """Return the latest change of the tokens at a place in the source."""
         source = self._source
         known = self._changes.get(source[place]) if place < len(source) else None
         for replaced, change in reversed(known.items() if known else ()):
@@ -168,11 +168,11 @@ class Alignment:
         return None
 
     def source(self, place: int, count: int) -> list[int]:
-        """Tokens of the source from a place on."""
+        """Return tokens of the source from a place on."""
         return self._source[place : place + count]
 
     def _find(self, text: Sequence[int], end: int) -> None:
-        """Look for the place behind the text's last tokens; of several, where most agree, and then the nearest."""
+        """Find the place after the text's last tokens; prefer the longest match, then the nearest."""
         places = self._pairs.get((text[end - 2], text[end - 1])) if end > 1 else None
         if places is None:
             return
@@ -198,13 +198,13 @@ class Alignment:
         return next((size for size in range(most) if text[end - 1 - size] != source[behind - 1 - size]), most)
 
     def _pass(self) -> None:
-        """Note that tokens that were replaced before are copied now."""
+        """Record that tokens which were replaced before are copied now."""
         change = self.change_at(self.place)
         if change is not None:
             change.passed += 1
 
     def _remember(self, replaced: Sequence[int], written: Sequence[int]) -> None:
-        """Note that the text says something else than the source, if it is short."""
+        """Record a change, if it is short."""
         if not 0 < len(replaced) <= _LONG or len(written) > _LONG:
             return
         tokens, known = tuple(replaced), self._changes.setdefault(replaced[0], {})

@@ -1,4 +1,4 @@
-"""A suffix automaton in arrays, so that compiled code can build it, follow a text in it and draft from it.
+"""Suffix automaton in arrays, which compiled code can build, follow a text in and draft from.
 
 Blumer et al., "The smallest automaton recognizing the subwords of a text", 1985.
 """
@@ -24,11 +24,12 @@ class Automaton(NamedTuple):
     """All substrings of some texts.
 
     Attributes:
-        own: states, edges, the state of the whole text that is being read, a cursor in it, tokens read # [6]
-        states: length of the longest substring, state of the longest suffix that ends elsewhere too or -1, how often it
-            occurred, first edge or -1 # [states, 4]
-        edges: from which state, by which token, to which state; the state's next edge or -1 # [edges, 4]
-        table: edges by state and token, each as its number and 1; 0 where there is none # [a power of two]
+        own: number of states, number of edges, state of the whole text that is being read, a cursor in it, number of
+            tokens read # [6]
+        states: length of the longest substring, state of the longest suffix that ends elsewhere too or -1, count of
+            occurrences, first edge or -1 # [states, 4]
+        edges: source state, token, target state, next edge of the source state or -1 # [edges, 4]
+        table: hash table of edges by state and token, each as its index plus 1; 0 is empty # [a power of two]
     """
 
     own: NDArray[np.int64]
@@ -39,14 +40,14 @@ class Automaton(NamedTuple):
 
 @inner
 def _place(table, state, token):
-    """Where the search for an edge begins."""
+    """Return the slot of the table where the search for an edge begins."""
     mixed = np.int64(state) * _MIX[0] ^ np.int64(token) * _MIX[1]
     return (mixed ^ mixed >> 29) & (len(table) - 1)
 
 
 @inner
 def _find(automaton, state, token):
-    """The edge that leads on from a state, or -1."""
+    """Return the edge from a state by a token, or -1."""
     table, edges = automaton.table, automaton.edges
     at = _place(table, state, token)
     while table[at] > 0:
@@ -59,7 +60,7 @@ def _find(automaton, state, token):
 
 @inner
 def _list(table, edges, edge):
-    """Enter an edge into the table."""
+    """Insert an edge into the table."""
     at = _place(table, edges[edge, FROM], edges[edge, TOKEN])
     while table[at] > 0:
         at = (at + 1) & (len(table) - 1)
@@ -68,7 +69,7 @@ def _list(table, edges, edge):
 
 @inner
 def _connect(automaton, state, token, target):
-    """Let a token lead from one state to another."""
+    """Add an edge from one state to another."""
     own, states, edges = automaton.own, automaton.states, automaton.edges
     edge = own[EDGES]
     own[EDGES] += 1
@@ -88,11 +89,11 @@ def _add(automaton, length):
 
 @inner
 def append(automaton, token, counted):
-    """Append a token to the text, for which there is room; longer substrings than ``counted`` are not counted."""
+    """Append a token to the text, for which there must be room; substrings above ``counted`` are not counted."""
     own, states = automaton.own, automaton.states
     state = own[LAST]
     edge = _find(automaton, state, token)
-    if edge >= 0:  # another text has gone on like this
+    if edge >= 0:  # another text has continued like this
         own[LAST] = _suffix(automaton, state, edge)
     else:
         own[LAST] = new = _add(automaton, states[state, LENGTH] + 1)
@@ -115,12 +116,12 @@ def append(automaton, token, counted):
 
 @inner
 def _suffix(automaton, state, edge):
-    """Find the state of the longest string of ``state`` with the edge's token behind it; split it off if need be."""
+    """Return the state of ``state``'s longest string plus the edge's token; split it off if necessary."""
     states, edges = automaton.states, automaton.edges
     target, token = edges[edge, TO], edges[edge, TOKEN]
     if states[target, LENGTH] == states[state, LENGTH] + 1:
         return np.int64(target)
-    # From now on, its longest strings end at fewer positions than the one looked for.
+    # From now on, its longest strings end at fewer positions than the string looked for.
     split = _add(automaton, states[state, LENGTH] + 1)
     states[split, COUNT] = states[target, COUNT]
     states[split, LINK], states[target, LINK] = states[target, LINK], split
@@ -140,7 +141,7 @@ def _suffix(automaton, state, edge):
 
 @inner
 def advance(automaton, cursor, token):
-    """Follow a text by one token: the cursor is a state and how many tokens of it match # [2]."""
+    """Advance a cursor by one token: the cursor is a state and the number of matching tokens # [2]."""
     states = automaton.states
     shorten(automaton, cursor, cursor[1])
     state, length = cursor[0], cursor[1]
@@ -157,7 +158,7 @@ def advance(automaton, cursor, token):
 
 @inner
 def shorten(automaton, cursor, length):
-    """Keep at most this many of the tokens matched; also finds their state again after a split."""
+    """Shorten the match to at most this many tokens; this also corrects the state after a split."""
     states = automaton.states
     cursor[1] = min(cursor[1], length)
     while cursor[0] > 0 and states[states[cursor[0], LINK], LENGTH] >= cursor[1]:
@@ -166,13 +167,13 @@ def shorten(automaton, cursor, length):
 
 @python_or_compiled
 def extend(automaton, tokens, counted):
-    """Append tokens to the text, for which there is room; substrings of more than ``counted`` are not counted."""
+    """Append tokens to the text, for which there must be room; substrings above ``counted`` are not counted."""
     for token in tokens:
         append(automaton, token, counted)
 
 
 @python_or_compiled
 def index(automaton):
-    """Enter all edges into an empty table."""
+    """Insert all edges into an empty table."""
     for edge in range(automaton.own[EDGES]):
         _list(automaton.table, automaton.edges, edge)

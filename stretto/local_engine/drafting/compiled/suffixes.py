@@ -1,4 +1,4 @@
-"""Drafts from what followed earlier occurrences of the end of a text; see `stretto.local_engine.drafting.suffix`."""
+"""Drafts from what followed earlier occurrences of a text's end; see `stretto.local_engine.drafting.suffix`."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ __all__ = ["DEEPEST", "LONGEST", "OTHERS", "SortedText", "continuations", "span"
 
 
 OTHERS = 2
-"""Automata that are searched beside that of the text."""
+"""Number of automata that are searched in addition to that of the text."""
 
 LONGEST = 16
-"""Tokens of a match in a sorted text, at most."""
+"""Maximum number of tokens of a match in a sorted text."""
 
 DEEPEST = 64
-"""Tokens by which the places of a sorted text are ordered."""
+"""Number of tokens by which the places of a sorted text are ordered."""
 
 _FLOOR = 0.02  # survival below which nothing is drafted
 _BRANCHES = 8
 _CONTEXTS = 3
-_SORTED = 1 + OTHERS  # number of the sorted text among those searched
-_SAMPLES = 16  # of the places in it that agree
+_SORTED = 1 + OTHERS  # index of the sorted text among those searched
+_SAMPLES = 16  # number of matching places in it that are sampled
 
 
 @inner
 def _branch(automaton, which, state, length, mass, parent, heap, pushed):
-    """Consider the tokens seen behind a state, which share ``mass`` by how often each was; of equals the latest."""
+    """Push the tokens seen after a state, with shares of ``mass`` by their counts; of equal counts, the latest."""
     states, edges = automaton.states, automaton.edges
     if mass < _FLOOR:
         return
     while state > 0 and states[state, FIRST] < 0:
-        # The end of the text. It continues as its longest match did, so a loop is drafted over and over.
+        # The end of the text. It continues as its longest match did, so a loop is drafted repeatedly.
         state = np.int64(states[state, LINK])
         length = min(length, np.int64(states[state, LENGTH]))
     if state <= 0:
@@ -74,16 +74,16 @@ def _branch(automaton, which, state, length, mass, parent, heap, pushed):
     for at in range(held):
         survival, token = mass * times[at] / total, np.int64(edges[chosen[at], TOKEN])
         if survival >= _FLOOR:
-            pushed[0] += 1  # of equals, the first
+            pushed[0] += 1  # breaks ties: the first wins
             target = np.int64(edges[chosen[at], TO])
             heapq.heappush(heap, (-survival, pushed[0], which, target, np.int64(0), length + 1, token, parent))
 
 
 @inner
 def _branch_sorted(sorted_text, low, high, length, mass, parent, heap, pushed):
-    """Consider the tokens behind places of a sorted text that agree in ``length`` tokens, as `_branch` does.
+    """Push the tokens after places of a sorted text that agree in ``length`` tokens, as `_branch` does.
 
-    A sample of the places tells which tokens are frequent, and how often each is, is counted.
+    Frequent tokens are found from a sample of the places, and their counts are exact.
     """
     tokens, order = sorted_text.tokens, sorted_text.order
     if mass < _FLOOR or length >= DEEPEST:
@@ -91,7 +91,7 @@ def _branch_sorted(sorted_text, low, high, length, mass, parent, heap, pushed):
     step, at, last = max((high - low) // _SAMPLES, 1), low, np.int64(-1)
     while at < high:
         token = np.int64(tokens[order[at] + length])
-        if token >= 0 and token != last:  # a negative one is the end of a text
+        if token >= 0 and token != last:  # a negative token is the end of a text
             first, end = span(sorted_text, low, high, length, token)
             survival = mass * (end - first) / (high - low)
             if survival >= _FLOOR:
@@ -103,10 +103,10 @@ def _branch_sorted(sorted_text, low, high, length, mass, parent, heap, pushed):
 
 @inner
 def _begin(automaton, which, cursor, shortest, heap, pushed):
-    """Consider what followed a match, and what followed shorter suffixes of it."""
+    """Push what followed a match, and what followed shorter suffixes of it."""
     states, mass = automaton.states, 1.0
     state, length = cursor[0], cursor[1]
-    while state > 0 and states[state, FIRST] < 0:  # the end of a text, which may be this one, as others see it
+    while state > 0 and states[state, FIRST] < 0:  # the end of a text, which can be this one, as others see it
         state = np.int64(states[state, LINK])
         length = min(length, np.int64(states[state, LENGTH]))
     for _ in range(_CONTEXTS):
@@ -120,11 +120,11 @@ def _begin(automaton, which, cursor, shortest, heap, pushed):
 
 @inner
 def _begin_sorted(sorted_text, recent, shortest, heap, pushed):
-    """Consider what followed the longest match in a sorted text; the length of the match."""
+    """Push what followed the longest match in a sorted text, and return the length of the match."""
     low, high = np.int64(0), np.int64(len(sorted_text.order))
     found, least, most = np.int64(0), np.int64(1), np.int64(min(len(recent), LONGEST))
     first, last = low, high
-    while least <= most:  # where a length occurs, every shorter one does
+    while least <= most:  # if a length occurs, so does every shorter one
         length = (least + most) // 2
         first, last = low, high
         for depth in range(length):
@@ -144,7 +144,7 @@ def _begin_sorted(sorted_text, recent, shortest, heap, pushed):
 
 @inner
 def _which(which, text, first, second):
-    """The automaton of this number."""
+    """Return the automaton with this number."""
     if which == 0:
         return text
     return first if which == 1 else second
@@ -152,7 +152,7 @@ def _which(which, text, first, second):
 
 @inner
 def _read_on(text, first, second, cursors, new, counted):
-    """Append to the text, and follow it in the other texts."""
+    """Append tokens to the text, and follow it in the other texts."""
     for token in new:
         append(text, token, counted)
     for which in range(1, 1 + OTHERS):
@@ -164,21 +164,21 @@ def _read_on(text, first, second, cursors, new, counted):
 
 @python_or_compiled
 def continuations(text, first, second, sorted_text, cursors, new, recent, counted, shortest, tokens, parents, survival):
-    """Append to the text and write down a tree that grows by its most probable node, wherever that is.
+    """Append tokens to the text, and draft a tree that always grows by its most probable node.
 
     Args:
-        text: an automaton.
-        first: that of other texts; an empty one has read nothing.
+        text: automaton of the text.
+        first: automaton of other texts; it can be empty.
         second: as above.
-        sorted_text: other texts that do not grow; see `sorted_text.py`.
-        cursors: position of the text in each of the others # [2, 2]; in the last, the length of the match # [3, 2]
+        sorted_text: other texts that do not grow; see `SortedText`.
+        cursors: position of the text in each of the others # [2, 2]; last, length of the sorted text's match # [3, 2]
         new: tokens to append to the text # [any]
-        recent: the last tokens of the text, with these # [at most `LONGEST`]
+        recent: last tokens of the text, including the new ones # [at most `LONGEST`]
         counted: see `extend`.
-        shortest: least tokens of a match.
-        tokens: of the nodes # [most]
-        parents: of the nodes, -1 for the root # [most]
-        survival: of the nodes # [most]
+        shortest: minimum number of tokens of a match.
+        tokens: output, token of each node # [most]
+        parents: output, parent of each node, -1 for the root # [most]
+        survival: output, survival of each node # [most]
 
     Returns:
         number of nodes.
@@ -217,13 +217,13 @@ def continuations(text, first, second, sorted_text, cursors, new, recent, counte
 
 
 class SortedText(NamedTuple):
-    """All substrings of a text that does not grow, in eight bytes a token: a suffix array.
+    """All substrings of a text that does not grow, in eight bytes per token: a suffix array.
 
     Manber and Myers, "Suffix arrays: a new method for on-line string searches", 1993.
 
     Attributes:
-        tokens: of the text, with negative ones between texts and enough of them behind the last # [tokens]
-        order: its places, by the tokens that follow # [places]
+        tokens: tokens of the texts, with negative ones between texts and enough of them after the last # [tokens]
+        order: places in the text, sorted by the tokens that follow # [places]
     """
 
     tokens: NDArray[np.int32]
@@ -232,7 +232,7 @@ class SortedText(NamedTuple):
 
 @inner
 def span(sorted_text, low, high, depth, token):
-    """Where, among places that agree in ``depth`` tokens, those are that have this token next: first, and behind."""
+    """Return the range of those places that have this token next, among places that agree in ``depth`` tokens."""
     tokens, order = sorted_text.tokens, sorted_text.order
     first, end = low, high
     while first < end:

@@ -1,4 +1,4 @@
-"""Texts outside of a request in which its drafts are looked for: earlier answers, files.
+"""Texts outside of a request that are searched for drafts: earlier answers and files.
 
 Private: not part of the public API, and may change at any time.
 """

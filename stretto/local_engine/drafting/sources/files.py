@@ -1,7 +1,7 @@
-"""A user's own files as a source of drafts: read once, made into tokens, and sorted.
+"""A user's files as a source of drafts: read once, tokenized and sorted.
 
 He et al., arXiv:2311.08252 (REST), drafts from a datastore of texts. Li et al., arXiv:2405.19325 (NEST), takes longer
-spans where it is surer of a match, as `Suffix` does, and mixes probabilities, which would change answers.
+spans when it is surer of a match, as `Suffix` does, and mixes probabilities, which would change answers.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from stretto.values.errors import SettingsError
 __all__ = ["MOST_TOKENS", "FileTexts", "tokenized"]
 
 MOST_TOKENS = 4_000_000
-"""Of all files together: eight bytes are kept for each, and eight to sixteen that tell quickly what occurs."""
+"""Limit over all files: each token takes eight bytes, and eight to sixteen more for a fast filter."""
 
 
 class FileTexts:
-    """Texts that do not change, for drafts.
+    """Unchanging texts that drafts are taken from.
 
     Args:
         texts: tokens of each.
 
     Attributes:
         sorted_text: all of their substrings.
-        grams: a quick look at what occurs in them.
+        grams: a fast filter of what occurs in them.
     """
 
     def __init__(self, texts: Sequence[Sequence[int]]) -> None:
@@ -43,7 +43,7 @@ class FileTexts:
 
 
 def tokenized(texts: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> FileTexts:
-    """Make texts into tokens. Raises `SettingsError` where there are too many."""
+    """Tokenize texts. Raises `SettingsError` for too many tokens."""
     made, count = list[Sequence[int]](), 0
     for text in texts:
         made.append(tokenize(text))
@@ -57,7 +57,7 @@ def tokenized(texts: Sequence[str], tokenize: Callable[[str], Sequence[int]]) ->
 
 
 def _order(tokens: NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    """The first places, in the order of the `DEEPEST` tokens at each: by one token, then by two, by four, ..."""
+    """Sort the first places by the `DEEPEST` tokens at each: by one token, then by two, by four, ..."""
     rank = np.unique(tokens, return_inverse=True)[1].astype(np.int64)
     known = 1
     while known < DEEPEST:

@@ -1,4 +1,4 @@
-"""Reads the files that drafts are looked for in."""
+"""Reading of the files that are searched for drafts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from stretto.values.errors import SettingsError
 __all__ = ["MOST_BYTES", "check_paths", "read_texts"]
 
 MOST_BYTES = 16 * 2**20
-"""Of all files together."""
+"""Limit over all files."""
 
-_PROBED = 8192  # bytes at the beginning, by which a binary file is told
+_PROBED = 8192  # bytes at the beginning that are checked for a binary file
 
 
 def check_paths(paths: Sequence[str | Path]) -> tuple[Path, ...]:
-    """The paths of files and folders to draft from. Raises `SettingsError` where one is not there."""
+    """Return the paths of files and folders to draft from. Raises `SettingsError` if one does not exist."""
     if isinstance(paths, (str, Path)) or not isinstance(paths, Sequence):
         raise SettingsError(
             f"draft_corpus={str(paths)!r} cannot be used: give a list of files and folders, [path, ...]."
@@ -45,10 +45,10 @@ def _in_folder(folder: Path) -> Iterator[Path]:
 
 
 def read_texts(paths: Sequence[Path]) -> list[str]:
-    """Read files and folders; not links and hidden files in folders, and what is no text there.
+    """Read files and folders; skips links, hidden files and files that are not text in folders.
 
-    Raises `SettingsError` for a file that was named and is no text or cannot be read, where there is no text at all,
-    and where there is too much.
+    Raises `SettingsError` for a named file that is not text or cannot be read, and if there is no text at all or too
+    much.
     """
     texts: dict[Path, str] = {}
     left = MOST_BYTES
@@ -65,7 +65,7 @@ def read_texts(paths: Sequence[Path]) -> list[str]:
 
 
 def _text_in(path: Path, most: int, *, must: bool) -> bytes | None:
-    """What a file of text holds; ``None`` if it is none, and need not be one."""
+    """Return the contents of a text file; ``None`` if it is not text, unless it ``must`` be."""
     try:
         with path.open("rb") as file:
             data = file.read(_PROBED)

@@ -1,4 +1,4 @@
-"""Texts outside of a request, in which `Suffix` looks for what comes next."""
+"""Growing texts outside of a request that `Suffix` searches for what comes next."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from stretto.local_engine.generation import Generation
 
 __all__ = ["DraftText", "EarlierAnswers", "Texts"]
 
-_JOINT = 4  # tokens of a prompt that are kept before its answer, so that the very beginning of another is drafted
-_AT_ONCE = 8  # tokens are added: calling compiled code for each takes longer than adding it
+_JOINT = 4  # prompt tokens kept before an answer, so that the very beginning of another answer can be drafted
+_AT_ONCE = 8  # tokens added per call: calling compiled code takes longer than adding a token
 _NOBODY = 0
 
 
 class Texts:
-    """Texts that end anywhere, and may grow at the same time.
+    """Texts that can grow concurrently.
 
     Args:
-        limit: tokens kept. Beyond that, the latest texts of half as many tokens are, and the others are forgotten.
+        limit: maximum number of tokens. Beyond it, only the latest texts, of half as many tokens, are kept.
 
     Attributes:
         automaton: all of their substrings.
-        grams: a quick look at what occurs in them.
+        grams: a fast filter of what occurs in them.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._numbers = count(_NOBODY + 1)
-        self._written: dict[int, list[int]] = {}  # texts by their numbers, those that grew last at the end
+        self._written: dict[int, list[int]] = {}  # texts by their numbers, the most recently grown last
         self._begin({})
 
     @classmethod
     def of(cls, texts: Sequence[Sequence[int]]) -> Texts:
-        """Texts that are whole already."""
+        """Return an object with these complete texts."""
         made = cls(sum(map(len, texts)))
         for text in texts:
             made.automaton.extend_from(Tail(), text)
@@ -46,7 +46,7 @@ class Texts:
 
     @classmethod
     def expecting(cls, prompt: Sequence[int], answer: Sequence[int]) -> Texts:
-        """What the answer to this prompt may be, for one request."""
+        """Return an object with the expected answer to a prompt, for one request."""
         return cls.of([(*prompt[-_JOINT:], *answer)])
 
     def begin(self, prompt: Sequence[int]) -> DraftText:
@@ -58,7 +58,7 @@ class Texts:
         new = new[-self._limit :]
         if self._held + len(new) > self._limit:
             self._forget(self._limit // 2 - len(new))
-        if writing.automaton is not self.automaton:  # it began in one that is gone
+        if writing.automaton is not self.automaton:  # it began in one that was replaced
             writing.automaton, writing.tail = self.automaton, self._tails.pop(writing.number, Tail())
         text = self._written.pop(writing.number, [])
         text += new
@@ -67,7 +67,7 @@ class Texts:
         self.automaton.extend_from(writing.tail, new)
 
     def _forget(self, left: int) -> None:
-        """Begin anew with the latest texts, and the end of one, of as many tokens."""
+        """Keep only the latest texts, the oldest of them cut, of ``left`` tokens in total."""
         kept: dict[int, list[int]] = {}
         for number, text in reversed(self._written.items()):
             if left <= 0:
@@ -86,11 +86,11 @@ class Texts:
 
 
 class DraftText:
-    """One answer that is being written, as others may draft from it.
+    """An answer that is being written, as others can draft from it.
 
     Args:
-        texts: where it is added.
-        number: tells it from others there, so that it does not take its own words for those of others.
+        texts: the texts that it is added to.
+        number: identifies it there, so that its request does not draft from itself.
         joint: tokens before it.
     """
 
@@ -102,7 +102,7 @@ class DraftText:
         self._joint, self._added = len(joint), 0
 
     def write(self, answer: Sequence[int], *, whole: bool = False) -> None:
-        """Add what is new in the answer, some tokens at a time; the rest when it is ``whole``."""
+        """Add the new tokens of the answer, multiple at a time; the rest when it is ``whole``."""
         written = len(self._text) - self._joint
         if len(answer) - written < (1 if whole else _AT_ONCE):
             return
@@ -112,16 +112,16 @@ class DraftText:
         self._added = len(self._text)
 
 
-_TENANTS = 32  # whose answers are kept, those who asked last
-_ANSWERS = 8  # of which the parts are kept, where answers are not
-_TOKENS = 8192  # of the parts of one answer
+_TENANTS = 32  # most recent tenants whose answers are kept
+_ANSWERS = 8  # answers whose parts are kept, if whole answers are not
+_TOKENS = 8192  # limit for the parts of one answer
 
 
 class EarlierAnswers:
-    """Answers by tenant, and the parts of one answer where nothing is kept of a tenant.
+    """Earlier answers by tenant, or the parts of one answer if nothing is kept for a tenant.
 
     Args:
-        limit: tokens kept of each tenant; 0 keeps nothing beyond an answer.
+        limit: tokens kept for each tenant; 0 keeps nothing beyond an answer.
     """
 
     def __init__(self, limit: int) -> None:
@@ -130,13 +130,13 @@ class EarlierAnswers:
         self._of_answers = Latest(partial(Texts, _TOKENS), _ANSWERS)
 
     def clear(self) -> None:
-        """Keep nothing of earlier answers. Those that are being written stay with their requests. From any thread."""
+        """Forget earlier answers, except those that are still being written. Safe from any thread."""
         self._of_tenants.clear()
 
     def of(self, request: Generation) -> Texts | None:
-        """Where a request may look, and where its answer is kept."""
+        """Return the texts that a request can draft from and that its answer is added to."""
         tenant, answer = request.tenant, request.answer
         if self._limit and tenant != "":
             return self._of_tenants.of(tenant)
-        # The answers of two tenants may have the same number where they come from two processes.
+        # The answers of two tenants can have the same number if they come from two processes.
         return None if answer is None else self._of_answers.of((tenant, answer))
