@@ -1,4 +1,4 @@
-"""Heads: small networks that draft from the hidden states of their model. One folder, which nothing else uses.
+"""Heads: small networks that draft from their model's hidden states. No other code depends on this folder.
 
 Private: not part of the public API, and may change at any time.
 """

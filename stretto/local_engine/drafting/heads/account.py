@@ -1,4 +1,4 @@
-"""What is known of a head's drafts: how often they were right, what drafting takes, and what it has gained."""
+"""Statistics of a head's drafts: how often they were right, how long they took, and what they gained."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["Account"]
 
 _DEEPEST = 16
 _FIRST_RATE = 0.7
-_RATE, _TIME, _GAIN = 1 / 32, 1 / 8, 1 / 16  # how fast each follows what happens
-_AHEAD = 3  # levels that are weighed together
-_SPIKE = 4.0  # a level that took this many times as long as usual was held up by something else
+_RATE, _TIME, _GAIN = 1 / 32, 1 / 8, 1 / 16  # learning rates
+_AHEAD = 3  # levels that are considered together
+_SPIKE = 4.0  # a level that took this many times as long as usual was delayed by something else
 
 
 @dataclass(slots=True)
 class Account:
-    """The account of one head, kept for later requests; one for sampled and one for greedy ones.
+    """Statistics of one head, kept for later requests; there is one for sampled and one for greedy requests.
 
-    It holds counts and times only; no text can be recovered from it.
+    It consists of counts and times only; no text can be recovered from it.
 
     Attributes:
         guesses: how often candidates were right, by depth and rank.
-        rates: how often some candidate behind a right node was right, by depth.
-        gains: of drafts.
-        begin_ms: what beginning a draft takes, where the head has read all but the last step.
-        level_ms: what following a level of nodes takes; ``None`` until it is known.
-        brought: tokens of a draft lately, less those that could have been written while it was made.
+        rates: how often any candidate after a right node was right, by depth.
+        gains: gain of drafts.
+        begin_ms: time to begin a draft if the head has read everything but the last step.
+        level_ms: time to follow a level of nodes; ``None`` until it is known.
+        brought: recent number of accepted tokens per draft, less those that could have been generated meanwhile.
     """
 
     guesses: Calibration = field(default_factory=Calibration)
@@ -41,22 +41,22 @@ class Account:
     brought: float = 1.0
 
     def rate(self, depth: int) -> float:
-        """How often a node of this depth is right, if the one before it is."""
+        """Return how often a node of this depth is right, given that its parent is."""
         return self.rates[min(depth, _DEEPEST)]
 
     def note_rate(self, depth: int, right: bool) -> None:
-        """Note whether some candidate of this depth was right, behind a right one."""
+        """Record whether any candidate of this depth was right, after a right one."""
         at = min(depth, _DEEPEST)
         self.rates[at] += _RATE * (right - self.rates[at])
 
     def note_begin(self, took_ms: float, *, behind: bool) -> None:
-        """Note what beginning a draft took, unless the head was behind: then catching up took it, and not the draft."""
+        """Record the time to begin a draft, unless the head was ``behind``: then catching up took most of it."""
         if not behind:
             most = _SPIKE * self.begin_ms or took_ms
             self.begin_ms += (_TIME if self.begin_ms else 1.0) * (min(took_ms, most) - self.begin_ms)
 
     def note_level(self, took_ms: float) -> None:
-        """Note what following a level of nodes took."""
+        """Record the time to follow a level of nodes."""
         if self.level_ms is None:
             self.level_ms = took_ms
         self.level_ms += _TIME * (min(took_ms, _SPIKE * self.level_ms) - self.level_ms)
@@ -64,16 +64,16 @@ class Account:
     def goes_deeper(
         self, survival: Sequence[float], level: Sequence[float], depth: int, spent_ms: float, cost: StepCost
     ) -> bool:
-        """Whether looking behind nodes makes more tokens a millisecond, some levels on if not at once.
+        """Return whether following nodes gives more tokens per millisecond, at once or some levels later.
 
-        A level has to pay for its rows as well as for the head's time: what is drafted and not evaluated is wasted.
+        A level has to pay for its rows as well as for the head's time: what is drafted but not evaluated is wasted.
 
         Args:
-            survival: of all nodes so far.
-            level: of those that would be followed, each by one node.
-            depth: of these.
-            spent_ms: on the draft so far.
-            cost: of a step.
+            survival: survival of all nodes so far.
+            level: survival of the nodes that would be followed, each by one node.
+            depth: depth of these nodes.
+            spent_ms: time spent on the draft so far.
+            cost: cost of a step.
         """
         if self.level_ms is None:
             return True
@@ -93,17 +93,17 @@ class Account:
         return False
 
     def rests(self, cost: StepCost) -> bool:
-        """Whether a step goes without a draft, since drafts have gained nothing lately."""
+        """Return whether to skip drafting in a step, because recent drafts gained nothing."""
         return self.gains.rests(cost.sequences, cost.patience())
 
     def note_gain(self, accepted: int, survival: Sequence[float], took_ms: float, cost: StepCost) -> None:
-        """Note what became of a draft: what it was expected to gain, since whether it did is mostly chance.
+        """Record the outcome of a draft. Its expected gain counts, since the actual gain is mostly chance.
 
         Args:
-            accepted: nodes.
-            survival: of the nodes that were evaluated, calibrated.
-            took_ms: to make it.
-            cost: of a step.
+            accepted: number of accepted nodes.
+            survival: calibrated survival of the nodes that were evaluated.
+            took_ms: time to make the draft.
+            cost: cost of a step.
         """
         own, step = cost.sequences, cost.ahead(cost.sequences)
         self.brought += _GAIN * (accepted - own * took_ms / step - self.brought)

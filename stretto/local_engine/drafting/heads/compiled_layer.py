@@ -1,4 +1,4 @@
-"""The layer of an EAGLE-3 head in compiled code, behind torch's tensors."""
+"""Torch interface of the compiled layer of an EAGLE-3 head."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NUMBERS = np.empty(0, np.float32)
 
 
 class CompiledLayer:
-    """Runs a layer whose weights are in blocks. Reading them is most of the work, and nothing is done between them.
+    """Runs a layer whose weights are in blocks. Reading them is most of the work, so nothing runs in between.
 
     Args:
-        decoder: of one layer.
+        decoder: decoder with one layer.
         embedding: the model's input vectors.
-        norms: of the row before, and the last one.
+        norms: norm of the previous row, and the last norm.
         residual_is_normed: see `EagleWeights`.
-        owner: of the input vectors.
+        owner: object that owns the memory of the input vectors.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class CompiledLayer:
 
     @staticmethod
     def takes(decoder: Decoder) -> bool:
-        """Whether it can run this decoder: one layer, in blocks, and nothing of it leaves a panel half empty."""
+        """Return whether it can run this decoder: it has one layer, in blocks, whose sizes fill all panels."""
         layer, shape = decoder.layers[0], decoder.shape
         held = all(isinstance(each, Panels) and each.outer % PANEL == 0 for each in layer.products.values())
         return len(decoder.layers) == 1 and held and shape.width % PANEL == 0 and layer.output_bias is None

@@ -1,4 +1,4 @@
-"""Layers of the Llama family in torch, as heads have one or a few of: over the rows of one sequence."""
+"""Layers of the Llama family in torch, of which heads have one or a few."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from stretto.values.errors import SettingsError
 __all__ = ["Decoder", "Part", "Shape", "Weights", "whole_number"]
 
 Part = tuple[Rows, KeyValueCache]
-"""Rows of one sequence, and its cache."""
+"""Rows of one sequence, and its key-value cache."""
 
 
 def whole_number(
     config: Mapping[str, Any], field: str, where: str, *, least: int = 1, below: int = 2**31, usual: int | None = None
 ) -> int:
-    """A whole number in the ``config.json`` of a head; ``usual`` where it says none. Raises `SettingsError`."""
+    """Return an integer of a head's ``config.json``, ``usual`` if it is missing. Raises `SettingsError`."""
     value = config.get(field)
     value = usual if value is None else value
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < below:
@@ -45,13 +45,13 @@ def whole_number(
 
 @dataclass(slots=True)
 class Weights:
-    """The tensors of a head by their names on disk.
+    """Tensors of a head by their names on disk.
 
     Attributes:
-        tensors: by name.
-        where: they are from, for errors.
-        dtype: to which they are converted.
-        device: to which they are moved.
+        tensors: tensors by name.
+        where: folder that they are from, for errors.
+        dtype: dtype that they are converted to.
+        device: device that they are moved to.
         rounded: whether products run with weights rounded to 8 bits, in compiled code.
     """
 
@@ -65,7 +65,7 @@ class Weights:
         return name in self.tensors
 
     def get(self, name: str, *shape: int) -> Tensor:
-        """Take one of this shape; -1 fits every size. Raises `SettingsError` where it is missing or has another."""
+        """Return a tensor of this shape; -1 fits any size. Raises `SettingsError` if it is missing or does not fit."""
         found = self.tensors.get(name)
         if found is None:
             raise SettingsError(f"{self.where} is no whole head: the weight {name} is missing.")
@@ -85,37 +85,37 @@ class Weights:
         return made
 
     def find(self, name: str, *shape: int) -> Tensor | None:
-        """The same; ``None`` where it is missing."""
+        """Return the same as `get`, but ``None`` if it is missing."""
         return self.get(name, *shape) if name in self.tensors else None
 
     def matrix(self, name: str, *shape: int) -> Weight:
-        """Take the weight of a product."""
+        """Return the weight of a product, in its fastest form."""
         return self.held(self.get(name, *shape))
 
     def held(self, weight: Tensor) -> Weight:
-        """Hold the weight of a product as it is multiplied fastest."""
+        """Convert the weight of a product to its fastest form."""
         if not self.rounded or weight.shape[1] % GROUP:
             return weight
         return Blocks.joined([rounded_to("int8", weight.float().numpy())])
 
     def norm(self, name: str, width: int, epsilon: float) -> Norm:
-        """Take the weight of a norm."""
+        """Return a norm with its weight."""
         return Norm(self.get(f"{name}.weight", width), epsilon)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a decoder.
+    """Sizes of a decoder.
 
     Attributes:
-        hidden: of the residual stream.
-        heads: query heads.
-        stored: key-value heads.
-        width: of one head.
-        inner: of the feed-forward.
-        epsilon: of the norms.
-        frequencies: of the rotation # [width / 2]
-        amplitude: of the rotation.
+        hidden: width of the residual stream.
+        heads: number of query heads.
+        stored: number of key-value heads.
+        width: width of one head.
+        inner: width of the feed-forward.
+        epsilon: epsilon of the norms.
+        frequencies: frequencies of the rotary embedding # [width / 2]
+        amplitude: amplitude of the rotary embedding.
     """
 
     hidden: int
@@ -129,7 +129,7 @@ class Shape:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], where: str) -> Shape:
-        """Read them from the ``config.json`` of a head. Raises `SettingsError` where one is missing."""
+        """Read the sizes from the ``config.json`` of a head. Raises `SettingsError` if one is missing."""
         from transformers import LlamaConfig  # noqa: PLC0415 - only where a head is read
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noqa: PLC0415 - as above
 
@@ -177,19 +177,19 @@ _OF_THE_ROTATION = ("rope_parameters", "rope_scaling", "rope_theta", _LENGTH)
 
 
 class Decoder:
-    """Some layers, which a head runs over its own key-value cache.
+    """Layers that a head runs over its own key-value cache.
 
     Attributes:
-        shape: of all layers.
+        shape: sizes of all layers.
         layers: their weights.
 
     Args:
-        weights: of the head.
-        prefixes: of the names of each layer's weights.
-        shape: of all layers.
-        reads: numbers that queries, keys and values of the first layer are made of; by default the hidden state.
-        windows: of the attention of each layer, in tokens; by default none.
-        ahead: whether layers with a window see all rows that are filled together, not only those before.
+        weights: weights of the head.
+        prefixes: prefix of the names of each layer's weights.
+        shape: sizes of all layers.
+        reads: width of the input of the first layer's attention; by default that of the hidden state.
+        windows: attention window of each layer, in tokens; by default none.
+        ahead: whether layers with a window see all rows that are filled together, not only earlier ones.
     """
 
     def __init__(
@@ -213,16 +213,16 @@ class Decoder:
         ]
 
     def first_norm(self, state: Tensor) -> Tensor:
-        """The norm in front of the first layer's attention."""
+        """Apply the norm before the first layer's attention."""
         return self.layers[0].norm(state)
 
     def __call__(self, state: Tensor, parts: Sequence[Part], *, read: Tensor | None = None) -> Tensor:
-        """Run the layers over the rows of some sequences, whose products are computed together.
+        """Run the layers over rows of one or more sequences, with common matrix products.
 
         Args:
-            state: the residual stream, the rows of one sequence behind those of the other # [1, rows, hidden]
-            parts: where the rows of each sequence stand and what they see, and its cache.
-            read: what the first layer's attention reads in place of the normalised stream # [1, rows, reads]
+            state: the residual stream, sequence after sequence # [1, rows, hidden]
+            parts: rows of each sequence, with their positions and what they see, and its cache.
+            read: input of the first layer's attention instead of the normalised stream # [1, rows, reads]
 
         Returns:
             # [1, rows, hidden]
@@ -231,13 +231,13 @@ class Decoder:
         return self._run(state, parts, plans, read)
 
     def filled(self, state: Tensor, rows: Rows, cache: KeyValueCache) -> Tensor:
-        """Run the layers over rows that see each other, those behind them too # [1, rows, hidden]."""
+        """Run the layers over rows that see each other, later ones included # [1, rows, hidden]."""
         masks = {window: self._block_mask(rows, window, state.dtype) for window in set(self._windows)}
         plans = [Plan(rows, state.dtype, {None: [masks[window]]}) for window in self._windows]
         return self._run(state, [(rows, cache)], [plans], None)
 
     def remember(self, read: Tensor, rows: Rows, cache: KeyValueCache) -> None:
-        """Write keys and values that every layer makes of the same states, which it does not normalise first."""
+        """Write the keys and values that every layer computes from the same states, without normalising them."""
         cache.begin(rows)
         shape, (cosine, sine) = self.shape, self._rotation(rows.positions, read.dtype)
         first, turned = shape.heads * shape.width, shape.heads + shape.stored
@@ -277,7 +277,7 @@ class Decoder:
         return state
 
     def _block_mask(self, rows: Rows, window: int | None, dtype: torch.dtype) -> Tensor | None:
-        """What rows that are filled together do not see # [1, 1, groups * rows, kv_len]; ``None`` without a window."""
+        """Return the mask of rows filled together # [1, 1, groups * rows, kv_len]; ``None`` without a window."""
         if window is None:
             return None
         slots = torch.arange(rows.kv_len, device=rows.positions.device)
@@ -287,7 +287,7 @@ class Decoder:
         return mask.repeat(self._groups, 1)[None, None]
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosine and sine, as of `LlamaForward.rotation`."""
+        """Return cosine and sine, as `LlamaForward.rotation` does."""
         angles = positions[:, :, None, None] * self._frequencies
         cosine, sine = angles.cos() * self.shape.amplitude, angles.sin() * self.shape.amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
@@ -298,7 +298,7 @@ def _turned(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def _layer(weights: Weights, prefix: str, shape: Shape, reads: int) -> Layer:
-    """Take one layer, under the names of transformers."""
+    """Return one layer, whose weights have the names of transformers."""
     counts = (shape.heads, shape.stored, shape.stored)
     joined = [
         weights.get(f"{prefix}self_attn.{name}_proj.weight", count * shape.width, reads)
@@ -326,5 +326,5 @@ def _layer(weights: Weights, prefix: str, shape: Shape, reads: int) -> Layer:
 
 
 def _all_there(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether none is missing."""
+    """Return whether none is missing."""
     return all(each is not None for each in tensors)

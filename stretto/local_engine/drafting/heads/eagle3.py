@@ -1,4 +1,4 @@
-"""EAGLE-3 heads: one layer that reads three of the model's layers and drafts token by token."""
+"""EAGLE-3 heads: one layer that reads the states of three of the model's layers and drafts token by token."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _MOST_LAYERS = 1000
 
 
 class Eagle3:
-    """EAGLE-3: Li et al., arXiv 2503.01840; with the norms of EAGLE 3.1, arXiv 2605.09992.
+    """EAGLE-3 (Li et al., arXiv 2503.01840), with the norms of EAGLE 3.1 (arXiv 2605.09992).
 
-    The states of the named layers become one vector, ``g = fc(l, m, h)``. A row reads g beside the input vector of the
-    token that follows; the attention of its first layer reads both, and g alone is the residual stream. Behind a
-    drafted token stands no state of the model, so the row before it takes its place.
+    The states of the named layers become one vector, ``g = fc(l, m, h)``. A row reads g and the input vector of the
+    next token: the attention of its first layer reads both, and g alone is the residual stream. A drafted token has no
+    state of the model, so the output of the previous row takes its place.
 
     Args:
-        weights: under the names of the published heads, ``midlayer.`` being ``layers.0.``.
-        config: ``config.json``, with the sizes of the layers at its top.
+        weights: weights under the names of the published heads, with ``layers.0.`` for ``midlayer.``.
+        config: ``config.json``, with the sizes of the layers at the top level.
         target: the model.
     """
 
@@ -118,7 +118,7 @@ class Eagle3:
 def _compiled(
     decoder: Decoder, target: Target, norms: tuple[Norm, Norm], *, residual_is_normed: bool
 ) -> CompiledLayer | None:
-    """Compiled code for the layer, where it is there and can run it."""
+    """Return compiled code for the layer, if it is ready and can run it."""
     if target.embedding is None:
         return None
     from stretto.local_engine.drafting.heads.compiled_layer import CompiledLayer  # noqa: PLC0415 - it imports numba
@@ -133,11 +133,11 @@ def _on(config: Mapping[str, Any], flag: str) -> bool:
 
 
 def are_in_blocks(embedding: Embedding) -> bool:
-    """Whether the model's input vectors are held in few bits."""
+    """Return whether the model's input vectors are quantised."""
     return embedding.layout == BLOCKS
 
 
 def layer_part(embedding: Embedding) -> CompiledPart:
-    """What has to be compiled, by how the model's input vectors are held."""
+    """Return the part to compile, which depends on the format of the model's input vectors."""
     held = "blocks" if are_in_blocks(embedding) else "numbers"
     return CompiledPart(f"head-{held}", "stretto.local_engine.drafting.heads.trial:layer", (held,))

@@ -1,4 +1,4 @@
-"""Finds a head on disk and tells of what kind it is, without torch."""
+"""Search for a head on disk, without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stretto.values.errors import SettingsError
 __all__ = ["BESIDE", "HeadFolder", "find_head"]
 
 BESIDE = "head"
-"""Name of the folder beside a model's weights in which a head is looked for."""
+"""Name of the folder next to a model's weights that is searched for a head."""
 
 _CONFIG = "config.json"
 _FILES = ("*.safetensors", "*.bin", "*.pt")
@@ -25,12 +25,12 @@ _LONGEST_HEADER = 100_000_000  # bytes, the limit of safetensors itself
 
 @dataclass(frozen=True, slots=True)
 class HeadFolder:
-    """A folder that holds a head.
+    """A folder with a head.
 
     Attributes:
-        path: of the folder, or of a GGUF file.
-        config: its ``config.json``, or what the file says; empty where there is none.
-        own: whether it is that of a whole model, of which only the layers for multi-token prediction are read.
+        path: path of the folder, or of a GGUF file.
+        config: its ``config.json``, or the metadata of the file; empty if there is none.
+        own: whether it is a whole model, of which only the layers for multi-token prediction are read.
     """
 
     path: Path
@@ -39,13 +39,13 @@ class HeadFolder:
 
 
 def find_head(model: Path | None, head: Path | None) -> HeadFolder | None:
-    """Find the head that is named, or else one beside a model's weights; ``None`` where there is none.
+    """Return the named head, or else one next to a model's weights; ``None`` if there is none.
 
-    Raises `SettingsError` for a folder that was named and holds none, and for a damaged ``config.json`` of a head.
+    Raises `SettingsError` for a named folder without a head, and for a damaged ``config.json`` of a head.
 
     Args:
         model: the model's folder or GGUF file, if it has one.
-        head: the folder that was named. It may hold a GGUF file.
+        head: the named folder, which can have a GGUF file.
     """
     if head is not None:
         if not head.is_dir():
@@ -67,11 +67,11 @@ def find_head(model: Path | None, head: Path | None) -> HeadFolder | None:
 
 
 def _native(folder: Path) -> HeadFolder | None:
-    """A model's folder with layers for multi-token prediction."""
+    """Return a model's folder as a head, if it has layers for multi-token prediction."""
     try:
         config = _config(folder)
     except SettingsError:
-        return None  # loading the model tells what is wrong
+        return None  # loading the model reports what is wrong
     inner = config.get("text_config")
     text = {**config, **(inner if isinstance(inner, dict) else {})}
     if extra_layers(text) and any(is_extra(name, text) for name in _weight_names(folder)):
@@ -80,7 +80,7 @@ def _native(folder: Path) -> HeadFolder | None:
 
 
 def _weight_names(folder: Path) -> list[str]:
-    """The names of all weights in a folder, by what stands in front of them."""
+    """Return the names of all weights in a folder, from the index or the headers of its files."""
     try:
         if (folder / _INDEX).is_file():
             return list(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"])
@@ -91,7 +91,7 @@ def _weight_names(folder: Path) -> list[str]:
                 if length <= _LONGEST_HEADER:
                     names += json.loads(opened.read(length))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return []  # loading the model tells what is wrong
+        return []  # loading the model reports what is wrong
     return names
 
 

@@ -1,4 +1,4 @@
-"""Drafters of one head draft together: what they ask the head is answered in one run."""
+"""Groups of drafters with the same head: one run of the head serves all of them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "DrafterGroup", "Growing"]
 
 Answer = tuple[Tensor | None, float]
-"""Logits that a head gives, and this drafter's share of the milliseconds it took."""
+"""Logits of a head, and this drafter's share of the milliseconds that they took."""
 
 Growing = Generator[Nodes | None, Answer, None]
-"""A draft that grows: it asks what follows the text (``None``) or some nodes, and goes on with the answer."""
+"""A growing draft: it asks what follows the text (``None``) or some nodes, and continues with the answer."""
 
 
 class DrafterGroup:
-    """The drafters of one head in one engine.
+    """Drafters of one head in one engine.
 
-    A head is small, so on a GPU the start of its kernels takes longer than their work, and on a CPU the reading of its
-    weights. So when one drafter is asked, all that will be asked in the same step draft with it. One whose request has
-    left is gone.
+    A head is small: on a GPU launching its kernels takes longer than running them, and on a CPU reading its weights
+    dominates. So when one drafter is asked, all that will be asked in the same step draft with it. The drafter of a
+    request that has left is dropped automatically.
 
     Args:
-        clock: in seconds, that by which steps are timed.
+        clock: the clock that steps are timed with, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -44,7 +44,7 @@ class DrafterGroup:
         self._members.add(member)
 
     def draft(self, asked: HeadDrafter) -> None:
-        """Let this drafter, and all that wait, grow their drafts."""
+        """Grow the drafts of this drafter and of all that wait for one."""
         members = [asked, *(member for member in self._members if member is not asked and member.waits)]
         growing = [(member, draft) for member in members if (draft := member.begin()) is not None]
         asking = [(member.reader, draft, next(draft)) for member, draft in growing]

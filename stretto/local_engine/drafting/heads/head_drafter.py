@@ -1,4 +1,4 @@
-"""Grows a tree of what a head expects, as far as that pays."""
+"""Drafter that grows a tree of a head's candidates, as far as that pays."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from stretto.local_engine.drafting.step_cost import StepCost
 __all__ = ["DrafterThenHead", "HeadDrafter"]
 
 _NO_DRAFT = DraftTree()
-_FIRST, _NEXT = 0.6, 0.3  # what the first candidate for a sampled token is worth before it is known, and each next one
+_FIRST, _NEXT = 0.6, 0.3  # initial claim of the first candidate for a sampled token, and the factor of each next one
 
 
 class HeadDrafter:
-    """Drafts with a head of the model, whatever its kind.
+    """Drafts with a head of any kind.
 
-    The tree grows by depth: behind the nodes most likely to survive stand the head's candidates for what follows. A
-    node's survival is what the head claims, corrected by how often such claims came true. The tree ends where following
-    it further would take longer than the tokens it brings (see `Account.goes_deeper`), and of its nodes only those are
-    evaluated that gain time (see `divide`). While drafts gain nothing, it rests.
+    The tree grows by depth: the nodes most likely to survive get the head's candidates as children. A node's survival
+    is the head's claim, corrected by how often such claims came true. The tree ends where following it further would
+    cost more time than it saves (see `Account.goes_deeper`), and only the nodes that save time are evaluated
+    (see `divide`). While drafts gain nothing, it rests.
 
-    A sampled request draws the candidates with the random numbers of its own positions, as `DraftModel` does, so a
+    A sampled request draws the candidates with the random numbers of their positions, as `DraftModel` does, so a
     seed gives the same answer under every method.
 
     Args:
-        head: of the model.
-        cost: of a step.
-        accounts: of sampled requests and of greedy ones, to go on learning from.
+        head: head of the model.
+        cost: cost of a step.
+        accounts: statistics of sampled and of greedy requests, which are updated.
         options: bounds of the tree.
         group: the drafters of the head, which draft together.
-        paths: nodes of a depth that are followed at most.
+        paths: maximum number of nodes of one depth that are followed.
     """
 
     name = "head"
@@ -65,10 +65,10 @@ class HeadDrafter:
         self._width, self._paths = options.width, paths
         self._draft: DraftTree | None = None
         self._kinds: list[tuple[int, int]] = []  # depth and rank of each node
-        self._claims: list[float] = []  # of each node, if its parent is right
-        self._followed: set[int] = set()  # nodes whose candidates were looked for
+        self._claims: list[float] = []  # of each node, given that its parent is right
+        self._followed: set[int] = set()  # nodes whose candidates were computed
         self._took_ms = 0.0
-        self._unread = 1  # steps since the head has run, and one for the prompt
+        self._unread = 1  # steps since the head ran, and one for the prompt
         self._context: DraftContext | None = None
         self._asked = self._was_asked = False  # in this step, and in the last one
 
@@ -83,11 +83,11 @@ class HeadDrafter:
 
     @property
     def waits(self) -> bool:
-        """Whether it will be asked for a draft in this step, as far as the last step tells."""
+        """Whether it will probably be asked for a draft in this step, because it was in the last one."""
         return self._draft is None and self._was_asked
 
     def begin(self) -> Growing | None:
-        """Begin the draft of this step; ``None`` where it has none."""
+        """Begin the draft of this step; ``None`` if there is none."""
         context = self._context
         assert context is not None  # noqa: S101 - for the type checker: it has learned of the prompt
         account = self._accounts[context.greedy]
@@ -95,7 +95,7 @@ class HeadDrafter:
         return None if account.rests(self._cost) else self._growing(self._draft, context, account)
 
     def expects(self, context: DraftContext) -> float:
-        """How many tokens its drafts have brought lately; see `Account.brought`."""
+        """Return how many tokens its recent drafts have brought; see `Account.brought`."""
         return self._accounts[context.greedy].brought
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
@@ -105,14 +105,14 @@ class HeadDrafter:
             self._judge(draft, outcome, self._accounts[context.greedy])
 
     def read_on(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """Read what a step has committed, whoever drafted it."""
+        """Read the tokens that a step has committed, whoever drafted them."""
         accepted = [outcome.rows[node] for node in outcome.accepted]
         states = outcome.states[[0, *accepted]]
         tokens: Sequence[int] = outcome.path
         if outcome.prompt_states is not None:
             states = torch.cat((outcome.prompt_states, states))
             tokens = context.tokens[-len(states) :]
-        if self._context is None:  # not when it is made: that may be in another thread, to see whether it can be
+        if self._context is None:  # not in `__init__`, which another thread may call to check for a head
             self._group.join(self)
             self.reader.begins = len(context.tokens) - 1 - len(states)
         self._draft, self._context = None, context
@@ -122,11 +122,11 @@ class HeadDrafter:
 
     def _growing(self, tree: DraftTree, context: DraftContext, account: Account) -> Growing:
         logits, took_ms = yield None
-        account.note_begin(took_ms, behind=self._unread > 1)  # reading a prompt, or what came in a rest, tells nothing
+        account.note_begin(took_ms, behind=self._unread > 1)  # the first draft after a prompt or a rest does not count
         self._took_ms, self._unread = account.begin_ms, 0
         self._kinds, self._claims, self._followed = [], [], set()
-        numbers: dict[int, int] = {}  # of the nodes that the head has followed
-        paths: dict[int, list[int]] = {ROOT: []}  # tokens up to each of them
+        numbers: dict[int, int] = {}  # the head's numbers of the nodes that it has followed
+        paths: dict[int, list[int]] = {ROOT: []}  # tokens up to each of these nodes
         level = [ROOT]
         for depth in range(1, self._length + 1):
             if logits is None:
@@ -162,7 +162,7 @@ class HeadDrafter:
     def _candidates(
         self, logits: Tensor, paths: Sequence[list[int]], context: DraftContext
     ) -> list[list[tuple[int, float]]]:
-        """The best candidates behind each path, and the probability that the head claims for each.
+        """Return the best candidates after each path, and the head's claimed probability of each.
 
         ``logits``: # [paths, words]
         """
@@ -179,7 +179,7 @@ class HeadDrafter:
         ]
 
     def _ranked(self, logits: Tensor, path: list[int], context: DraftContext) -> list[tuple[int, float]]:
-        """The candidates as the request's sampler ranks them; none where it cannot follow the path."""
+        """Return the candidates as the request's sampler ranks them; none if it cannot follow the path."""
         assert context.rank is not None  # noqa: S101 - for the type checker
         whole = logits.new_full((context.vocabulary,), -torch.inf, dtype=torch.float32)
         if self._words is None:
@@ -188,7 +188,7 @@ class HeadDrafter:
             whole[self._words] = logits.float()
         try:
             ranked = context.rank(whole, path, self._width)
-        except Exception:  # noqa: BLE001 - the answer's format forbids the path, and the draft ends there
+        except Exception:  # noqa: BLE001 - the answer's format forbids the path, so the draft ends there
             return []
         known = whole[ranked].isfinite().tolist()
         return [
@@ -197,7 +197,7 @@ class HeadDrafter:
 
     def _judge(self, draft: DraftTree, outcome: DraftOutcome, account: Account) -> None:
         """Learn how often candidates were right, and what the draft has gained."""
-        chosen = dict(zip((ROOT, *outcome.accepted), outcome.path, strict=False))  # the token behind each node reached
+        chosen = dict(zip((ROOT, *outcome.accepted), outcome.path, strict=False))  # the token after each node reached
         right = dict.fromkeys(self._followed & chosen.keys(), False)
         for node, parent in enumerate(draft.parents):
             if parent in chosen:
@@ -212,14 +212,14 @@ class HeadDrafter:
 
 
 class DrafterThenHead:
-    """Asks another drafter first, whose drafts cost next to nothing, and the head where it expects to bring more.
+    """Asks another drafter first, whose drafts cost next to nothing, and the head if it is expected to bring more.
 
-    The survival of both is calibrated, so the sum over a draft's nodes is the number of tokens it is expected to bring;
-    the head's is known only once it has drafted, so what its drafts have brought lately stands for it.
+    The survival of both is calibrated, so its sum over a draft's nodes is the expected number of accepted tokens. For
+    the head it is known only after drafting, so the average of its recent drafts is used instead.
 
     Args:
-        drafter: the other one, such as `Auto`.
-        head: drafts where that one has less to offer.
+        drafter: the other drafter, such as `Auto`.
+        head: drafts when the other one has less to offer.
     """
 
     wants_top = 0
@@ -241,7 +241,7 @@ class DrafterThenHead:
         return draft
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`. The other one learns nothing from a step where the head was preferred to it."""
+        """See `Drafter`. The other drafter learns nothing from a step in which the head was preferred to it."""
         if self._chosen is self._head:
             self._head.learn(context, outcome)
             if self._found_nothing:

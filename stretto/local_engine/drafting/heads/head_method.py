@@ -1,4 +1,4 @@
-"""The decoding method of this folder. The drafter is imported when one is made: torch takes seconds."""
+"""The decoding method ``head``. The drafter is imported on first use: importing torch takes seconds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class HeadOptions:
     """Options of the method ``head``.
 
     Attributes:
-        length: tokens that are drafted ahead at most; fewer where the next ones would not pay.
-        width: candidates for each position.
-        paths: nodes of a depth that are followed at most; by default 1 on a CPU and 4 elsewhere.
+        length: maximum number of tokens drafted ahead; fewer if the next ones would not pay.
+        width: number of candidates for each position.
+        paths: maximum number of nodes of one depth that are followed; by default 1 on a CPU and 4 elsewhere.
     """
 
     length: int = 7
@@ -59,7 +59,7 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
     model, kept = equipment.model, equipment.kept
     if model is None:
         raise SettingsError("The decoding method head needs a model with a head. Name a model, or choose auto.")
-    with _loading:  # a thread that prepares requests and the engine's may both be the first
+    with _loading:  # a thread that prepares requests and the engine's can both come first
         if "head" not in kept:
             folder = _folder(equipment)
             if folder is None:
@@ -82,7 +82,7 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
 
 
 def _folder(equipment: DraftEquipment) -> HeadFolder | None:
-    """Where the head is, looked for once: each request asks."""
+    """Return the folder of the head. The result is cached, because each request asks."""
     kept, model = equipment.kept, equipment.model
     if "folder of the head" not in kept:
         beside = None if model is None or model.changed else model.file or model.folder
@@ -92,7 +92,7 @@ def _folder(equipment: DraftEquipment) -> HeadFolder | None:
 
 
 def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
-    """Let `auto` draft with the head too, where there is one."""
+    """Let `auto` draft with the head too, if there is one."""
     model, kept = equipment.model, equipment.kept
     if model is None or "no head" in kept:
         return drafter
@@ -105,7 +105,7 @@ def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
     except SettingsError as error:
         if equipment.head is not None:
             raise
-        kept["no head"] = True  # nobody has named it, so all goes on without
+        kept["no head"] = True  # nobody named it, so continue without
         _log.warning("%s drafts without the head beside its weights: %s", model.name, error)
         return drafter
 
@@ -116,7 +116,7 @@ def _missing(model: Path | None, head: Path | None) -> str:
     except SettingsError as error:
         if head is not None:
             raise
-        return f" {error}"  # nobody has named it, so other methods go on without
+        return f" {error}"  # nobody named it, so other methods work without
 
 
 _REMEDY = " Name the folder of one as head=, or choose auto."

@@ -1,4 +1,4 @@
-"""The vocabulary of a head, its input vectors, and the layers it names, checked against its model."""
+"""Vocabulary, input vectors and named layers of a head, checked against its model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["embedding_of", "last_product", "layers_named", "words_of"]
 
 
 def words_of(weights: Weights, target: Target) -> Tensor | None:
-    """The model's token for each of the head's; ``None`` where they are the same # [words].
+    """Return the model's token id for each of the head's; ``None`` if they are the same # [words].
 
-    ``d2t`` holds what is added to each number. Raises `SettingsError` where the vocabularies do not fit.
+    ``d2t`` has the offset of each id. Raises `SettingsError` if the vocabularies do not fit.
     """
     last = weights.tensors.get("lm_head.weight")
     offsets = weights.tensors.get("d2t")
@@ -46,7 +46,7 @@ def words_of(weights: Weights, target: Target) -> Tensor | None:
 
 
 def embedding_of(weights: Weights, target: Target, hidden: int) -> Callable[[Tensor], Tensor]:
-    """What looks up input vectors: the head's own, or the model's where it has none. Raises `SettingsError`."""
+    """Return what looks up input vectors: the head's, or the model's if it has none. Raises `SettingsError`."""
     own = weights.find("embed_tokens.weight", -1, hidden)
     if own is not None:
         if len(own) < target.vocabulary:
@@ -64,7 +64,7 @@ def embedding_of(weights: Weights, target: Target, hidden: int) -> Callable[[Ten
 
 
 def last_product(weights: Weights, hidden: int, target: Target, *, with_words: bool) -> Weight | None:
-    """The weight that makes logits of states; ``None`` where it is the model's. Raises `SettingsError`."""
+    """Return the weight of the output projection; ``None`` if it is the model's. Raises `SettingsError`."""
     own = weights.find("lm_head.weight", -1, hidden)
     if own is None and (with_words or hidden != target.hidden):
         raise SettingsError(f"{weights.where} is no whole head: the weight lm_head.weight is missing.")
@@ -74,9 +74,9 @@ def last_product(weights: Weights, hidden: int, target: Target, *, with_words: b
 def layers_named(
     named: Any, count: int, target: Target, where: str, *, field: str, shifted: bool = False
 ) -> tuple[int, ...]:
-    """The first ``count`` of the layers that a head names in a field, or the ones after them where it counts from 1.
+    """Return the first ``count`` layers that a head names in a field; ``shifted`` adds 1 to each.
 
-    Raises `SettingsError` where these are no numbers, and where the model has not so many.
+    Raises `SettingsError` if they are not integers, or the model has too few layers.
     """
     if not isinstance(named, list | tuple) or not all(type(layer) is int for layer in named):
         raise SettingsError(

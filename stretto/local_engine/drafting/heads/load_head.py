@@ -1,4 +1,4 @@
-"""Reads a head from its folder, and refuses in one sentence what does not fit its model."""
+"""Loading of a head from its folder, with an error for what does not fit its model."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ["load_head"]
 
-_PADDING = 20  # models are padded to other numbers of tokens, by less than one part in so many
+_PADDING = 20  # vocabularies are padded by less than one part in this many
 
 _Make = Callable[[Weights, Mapping[str, Any], Target], Head]
 
 
 def load_head(folder: HeadFolder, model: LoadedModel, *, rounded: bool = False) -> Head:
-    """Read a head for a model; ``rounded`` to 8 bits, for compiled code.
+    """Load a head for a model; ``rounded`` to 8 bits, for compiled code.
 
-    Raises `SettingsError` for one of another kind, and for one that does not fit.
+    Raises `SettingsError` for an unknown kind, and for a head that does not fit.
     """
     target = Target.of(model)
     forward: Any = getattr(model.forward, "plain", model.forward)
@@ -58,7 +58,7 @@ def load_head(folder: HeadFolder, model: LoadedModel, *, rounded: bool = False) 
 
 
 def _check_target(folder: HeadFolder, target: Target) -> None:
-    """Refuse a head that says it was made for a model of other sizes. Raises `SettingsError`."""
+    """Raise `SettingsError` for a head that was made for a model of other sizes, by its configuration."""
     config = _flat(folder.config)
     layers, tokens = config.get("num_target_layers"), config.get("vocab_size")
     if isinstance(layers, int) and layers != target.layers:
@@ -105,7 +105,7 @@ _SPECULATORS: Mapping[str, _Make] = {"eagle3": Eagle3, "mtp": Mtp}
 
 
 def _flat(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The sizes of the layers and the flags of the head side by side."""
+    """Return a configuration with the sizes of the layers and the flags of the head at the same level."""
     flat = dict(config)
     for name in ("dflash_config", "transformer_layer_config"):
         inner = config.get(name)
@@ -114,7 +114,7 @@ def _flat(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _bare(name: str) -> str:
-    """The name of a weight without what publishers put in front of it."""
+    """Return the name of a weight without publishers' prefixes."""
     name = name.removeprefix("model.").removeprefix("language_model.").removeprefix("medusa_head.")
     for given, own in _RENAMED.items():
         if name.startswith(given):
@@ -130,8 +130,8 @@ _RENAMED = {
 
 
 def _read(folder: HeadFolder) -> dict[str, Tensor]:
-    """The tensors of a head. Files of torch are read as tensors only: nothing in them is run."""
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - not there without the extra `local`
+    """Return the tensors of a head. Torch's files are read as tensors only, without running code in them."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - not installed without the extra `local`
 
     path, found = folder.path, dict[str, Tensor]()
     if path.is_file():
@@ -147,7 +147,7 @@ def _read(folder: HeadFolder) -> dict[str, Tensor]:
         raise SettingsError(f"The head in {str(path)!r} cannot be read: {error}") from error
     except EOFError as error:
         raise SettingsError(f"The head in {str(path)!r} cannot be read: a file ends too early.") from error
-    except Exception as error:  # what torch raises for a file that holds more than tensors
+    except Exception as error:  # torch's error for a file with more than tensors
         raise SettingsError(
             f"The head in {str(path)!r} is not read: {type(error).__name__}. Its file holds more than tensors, which "
             "could run code. Save it as safetensors."

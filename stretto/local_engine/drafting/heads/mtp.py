@@ -1,4 +1,4 @@
-"""The layer for multi-token prediction that models are trained with, and publish beside their other layers."""
+"""Layers for multi-token prediction, which models are trained and published with."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Mtp", "OwnLayer", "knows_its_own", "names_of"]
 
 
 class _Names(NamedTuple):
-    """Where a published layer keeps its weights.
+    """Names of the weights of a published layer.
 
     Attributes:
-        joined: of the product that makes one vector of two.
-        token_norm: of the input vector.
-        state_norm: of the state.
+        joined: the product that makes one vector of two.
+        token_norm: norm of the input vector.
+        state_norm: norm of the state.
         layer: prefix of the layer.
-        norm: behind it.
-        state_first: whether the state stands in front of the input vector.
+        norm: norm after the layer.
+        state_first: whether the state comes before the input vector.
     """
 
     joined: str
@@ -41,9 +41,9 @@ class _Names(NamedTuple):
 
 
 def names_of(tensors: Mapping[str, Any], layers: int) -> _Names | None:
-    """How the weights of the first such layer are called; ``None`` where there are none.
+    """Return the names of the weights of the first such layer; ``None`` if there is none.
 
-    ``layers``: of the model, behind which DeepSeek and GLM number it.
+    ``layers``: number of the model's layers, after which DeepSeek and GLM number this one.
     """
     behind = f"layers.{layers}."
     known = (
@@ -61,14 +61,14 @@ def names_of(tensors: Mapping[str, Any], layers: int) -> _Names | None:
 
 
 class Mtp:
-    """A layer that reads the model's last state beside the next token's input vector: DeepSeek-AI, arXiv 2412.19437.
+    """A layer that reads the model's last state and the next token's input vector: DeepSeek-AI, arXiv 2412.19437.
 
-    What it makes of a row stands in for the model's state behind a drafted token, so one layer looks as far ahead as it
-    pays. Layers behind the first one are left out. Only layers of the Llama family can be run.
+    Its output for a row replaces the model's state of a drafted token, so one layer can look as far ahead as it pays.
+    Further such layers are ignored. Only layers of the Llama family are supported.
 
     Args:
-        weights: as they are called in the model's folder, or by speculators.
-        config: of the model, or what speculators says of the layer.
+        weights: weights under their names in the model's folder, or those of speculators.
+        config: configuration of the model, or that of the layer from speculators.
         target: the model.
     """
 
@@ -116,26 +116,26 @@ class Mtp:
 
 
 def knows_its_own(model: Any) -> bool:
-    """Whether transformers reads the layers for multi-token prediction of this model's kind."""
+    """Return whether transformers supports this model's layers for multi-token prediction."""
     return hasattr(transformers.modeling_layers, "MtpModel") and _count(model) > 0
 
 
 def _count(model: Any) -> int:
-    """How many such layers its configuration tells of."""
+    """Return the number of such layers in its configuration."""
     return int(getattr(model.config.get_text_config(decoder=True), "num_mtp_layers", None) or 0)
 
 
 class OwnLayer:
-    """The first such layer, run by transformers' own code over our cache: DeepSeek V3, GLM-4 MoE and others.
+    """The first such layer, run by transformers' code with our cache: DeepSeek V3, GLM-4 MoE and others.
 
-    What it makes of a row stands in for the model's state behind a drafted token, as in `Mtp`.
+    Its output for a row replaces the model's state of a drafted token, as in `Mtp`.
 
     Args:
-        model: of transformers.
+        model: model of transformers.
         where: its folder.
         target: the model, as its heads see it.
 
-    Raises `SettingsError` where transformers cannot read the layer.
+    Raises `SettingsError` if transformers cannot read the layer.
     """
 
     kind = "mtp"
@@ -164,7 +164,7 @@ class OwnLayer:
         return states
 
     def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
-        """See `Recurrent`. transformers' code runs one sequence after the other."""
+        """See `Recurrent`. transformers' code runs one sequence at a time."""
         counts = [rows.tokens.shape[1] for rows, _ in parts]
         pieces = zip(torch.split(tokens, counts, 1), torch.split(before, counts, 1), parts, strict=True)
         final = torch.cat([self._run(*piece) for piece in pieces], 1)

@@ -1,4 +1,4 @@
-"""Layers for multi-token prediction in a GGUF file, which llama.cpp calls nextn, under transformers' names."""
+"""Layers for multi-token prediction in GGUF files (llama.cpp's nextn), under transformers' names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SIZES = {
 
 
 def holds_layer(file: Path) -> bool:
-    """Whether a GGUF file has such a layer; not of a damaged one, of which loading the model tells."""
+    """Return whether a GGUF file has such a layer; false for a damaged file, which loading the model reports."""
     try:
         return nextn_layers(read_header(file)) > 0
     except (DamagedFileError, OSError):
@@ -53,14 +53,14 @@ def holds_layer(file: Path) -> bool:
 
 
 def config_of(file: Path) -> Mapping[str, Any]:
-    """The sizes of the layer, as ``config.json`` would tell them. Raises `SettingsError` for a damaged file."""
+    """Return the sizes of the layer, as in a ``config.json``. Raises `SettingsError` for a damaged file."""
     header = _header(file)
     found = {own: header.metadata.get(f"{header.architecture}.{name}") for name, own in _SIZES.items()}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def tensors_of(file: Path) -> dict[str, Tensor]:
-    """The tensors of the first such layer, in float32. Raises `SettingsError` for one that is not dense."""
+    """Return the tensors of the first such layer, in float32. Raises `SettingsError` if it is not dense."""
     from stretto.local_engine.model.formats.gguf_tables import read_numbers  # noqa: PLC0415 - torch and transformers
 
     header = _header(file)

@@ -1,4 +1,4 @@
-"""Heads that draft token by token: each row reads a token and what the head made of the row before it."""
+"""Heads that draft token by token: each row reads a token and the head's output for the previous row."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from stretto.local_engine.model.forward.segments import Segment
 __all__ = ["READ_AT_ONCE", "Nodes", "Recurrent", "RecurrentReader", "answered"]
 
 Nodes = tuple[Sequence[int], Sequence[int]]
-"""Tokens of nodes of a draft, and the nodes that they follow; see `Reader.behind`."""
+"""Tokens of draft nodes, and the parents of these nodes; see `Reader.behind`."""
 
 READ_AT_ONCE = 512
-"""Committed rows that wait to be read at most, before no mask of theirs gets too large."""
+"""Maximum number of committed rows that wait to be read, so that their mask does not get too large."""
 
 
 class Recurrent(Protocol):
-    """The layers of such a head."""
+    """Layers of such a head."""
 
     def enter(self, states: Tensor) -> Tensor:
-        """Turn the model's hidden states into what a row of the head reads # [rows, layers * hidden] -> [rows, own]."""
+        """Convert the model's hidden states to the head's input # [rows, layers * hidden] -> [rows, own]."""
         ...
 
     def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
-        """Run the head over rows of some sequences, those of one behind those of the other.
+        """Run the head over rows of one or more sequences, sequence after sequence.
 
         Args:
-            tokens: that follow the rows before # [1, rows]
-            before: what these rows gave # [1, rows, own]
-            parts: where the rows of each sequence stand and what they see, and its cache.
+            tokens: tokens that follow the previous rows # [1, rows]
+            before: output of the previous rows # [1, rows, own]
+            parts: rows of each sequence, with their positions and what they see, and its cache.
 
         Returns:
-            what the rows that follow read, and what `logits` takes # [1, rows, own], twice
+            the input of the next rows, and the input of `logits` # [1, rows, own], twice
         """
         ...
 
     def logits(self, final: Tensor) -> Tensor:
-        """Logits over the head's vocabulary # [rows, own] -> [rows, words]."""
+        """Return logits over the head's vocabulary # [rows, own] -> [rows, words]."""
         ...
 
 
 class RecurrentReader:
-    """Keeps the key-value cache of such a head for one sequence.
+    """Key-value cache of such a head for one sequence.
 
-    Its first row is that of the first token whose hidden states it was given. A rotation is relative, so the rows are
-    counted from there. Rows of a draft lie behind the committed ones, and the next committed rows overwrite them.
+    Its first row is that of the first token whose hidden states it was given. Rotary embeddings are relative, so rows
+    are counted from there. Rows of a draft follow the committed ones, and the next committed rows overwrite them.
     """
 
     sure: Sequence[float] | None = None
@@ -64,15 +64,15 @@ class RecurrentReader:
         self.cache = KeyValueCache(1)
         self._held = 0  # committed rows in the cache
         self._unread: list[tuple[Sequence[int], Tensor]] = []
-        self._last: tuple[Tensor, Tensor] | None = None  # what the last committed row gave # [own], [1, words]
+        self._last: tuple[Tensor, Tensor] | None = None  # output of the last committed row # [own], [1, words]
         self._tokens: list[int] = []  # of the draft's nodes
         self._parents: list[int] = []
-        self._given: list[Tensor] = []  # by each node # [own]
-        self.new = 0  # rows at the end of the run that was prepared whose logits are wanted
-        self.said: Tensor | None = None  # these logits # [new, words]
+        self._given: list[Tensor] = []  # output of each node # [own]
+        self.new = 0  # number of last rows of the prepared run whose logits are wanted
+        self.said: Tensor | None = None  # their logits # [new, words]
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
-        """See `Reader`. It is done when the next draft begins, or when much has come together."""
+        """See `Reader`. The work is delayed until the next draft begins, or many rows have accumulated."""
         self._unread.append((list(tokens), states))
         if sum(len(some) for some, _ in self._unread) >= READ_AT_ONCE:
             self._catch_up()
@@ -84,10 +84,10 @@ class RecurrentReader:
         return answered([self], [(tokens, parents)])[0]
 
     def prepare(self, nodes: Nodes | None) -> tuple[Tensor, Rows] | None:
-        """What a run has to read to begin a draft, or to follow nodes; ``None`` where nothing is left to read.
+        """Return the input of a run that begins a draft, or follows nodes; ``None`` if nothing is left to read.
 
-        A chain goes on where it is. Nodes of a tree must not see each other's branches, so all of them run again: they
-        are few, and a head is small.
+        A chain continues incrementally. Nodes of a tree must not see each other's branches, so all of them run again:
+        they are few, and a head is small.
         """
         if nodes is None:
             self._tokens, self._parents, self._given = [], [], []
@@ -107,7 +107,7 @@ class RecurrentReader:
         return before, self._chain_rows(count, self.new) if is_chain else self._tree_rows()
 
     def take(self, given: Tensor, logits: Tensor) -> None:
-        """Keep what a run gave for its new rows # [new, own], [new, words]."""
+        """Store the output of a run for its new rows # [new, own], [new, words]."""
         self.said = logits
         if self._tokens:
             self._given += list(given)
@@ -122,7 +122,7 @@ class RecurrentReader:
         return before, Rows.following(tokens, first, self._device)
 
     def _catch_up(self) -> None:
-        """Read what has come together, in parts that are not too large for a mask."""
+        """Read the accumulated rows, in parts whose masks do not get too large."""
         tokens = [token for some, _ in self._unread for token in some]
         states = torch.cat([own for _, own in self._unread])
         for start in range(0, len(tokens), READ_AT_ONCE):

@@ -1,4 +1,4 @@
-"""What a head uses of the model that it drafts for."""
+"""A head's view of the model that it drafts for."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Target:
     """A model, as its heads see it.
 
     Attributes:
-        name: of the model, for errors.
-        hidden: numbers of a hidden state.
-        layers: how many.
+        name: name of the model, for errors.
+        hidden: width of a hidden state.
+        layers: number of layers.
         vocabulary: token ids are below this.
-        device: of the weights.
-        dtype: in which a head computes: float32 on a CPU.
-        embed: input vectors of tokens # [...] -> [..., hidden]
-        read_out: logits of normalised final states # [..., hidden] -> [..., vocabulary]
-        embedding: where compiled code finds the input vectors; ``None`` where none runs.
-        owner: of the memory there, which may be packed anew.
+        device: device of the weights.
+        dtype: dtype that a head computes in; float32 on a CPU.
+        embed: returns the input vectors of tokens # [...] -> [..., hidden]
+        read_out: returns the logits of normalised final states # [..., hidden] -> [..., vocabulary]
+        embedding: the input vectors for compiled code; ``None`` if none runs.
+        owner: object that owns their memory, which can be packed again.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Target:
 
     @classmethod
     def of(cls, model: LoadedModel) -> Target:
-        """Look at a model. Raises `SettingsError` where its forward hands out no hidden states."""
+        """Return the view of a model. Raises `SettingsError` if its forward does not return hidden states."""
         forward: Any = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
         dtype = torch.float32 if model.device.type == "cpu" else model.dtype
         if isinstance(forward, LlamaForward):
@@ -75,9 +75,9 @@ class Target:
         return found
 
     def _try(self, forward: Forward) -> None:
-        """Read one token, to see that hidden states come out.
+        """Read one token, to check that hidden states are returned.
 
-        ``forward``: that of the model, without recorded steps: they belong to the engine's thread, and this may be
+        ``forward``: the model's forward without recorded steps, which belong to the engine's thread: this can be
         another one.
         """
         tokens, wanted = torch.zeros(1, 1, dtype=torch.long, device=self.device), LayerStates((0, LAST))

@@ -1,4 +1,4 @@
-"""The trial of the compiled layer of a head; see `stretto.local_engine.kernels.trials`."""
+"""Trial run of a head's compiled layer; see `stretto.local_engine.kernels.trials`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WIDTH, _HEADS, _STORED = PANEL, 2, 1
 
 
 def layer(embedded: str) -> None:
-    """Run a layer of ones on rows of two sequences. Raises RuntimeError for states that are not finite.
+    """Run a layer of ones on rows of two sequences. Raises RuntimeError for wrong states.
 
     Args:
-        embedded: ``blocks`` if the model's input vectors are held in these, else ``numbers``.
+        embedded: ``blocks`` if the model's input vectors are in blocks, else ``numbers``.
     """
     count, every = 3, _HEADS + 2 * _STORED
     sizes = [(every * _WIDTH, 2 * HIDDEN), (HIDDEN, _HEADS * _WIDTH), (2 * HIDDEN, HIDDEN), (HIDDEN, HIDDEN)]

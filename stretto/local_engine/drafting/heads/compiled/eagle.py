@@ -1,6 +1,6 @@
-"""The layer of an EAGLE-3 head as one compiled function, for chains of some sequences.
+"""The layer of an EAGLE-3 head as one compiled function, for chains of multiple sequences.
 
-Tensors are passed as addresses, and the caller keeps them alive. Weights are in blocks of 8 bits, all else is float32.
+Tensors are passed as addresses; the caller keeps them alive. Weights are 8-bit blocks, everything else is float32.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ class EagleWeights(NamedTuple):
     """The weights of a head.
 
     Attributes:
-        embedding: input vectors of tokens, which are the model's.
-        norms: of the input vector, of the row before, of the feed-forward, and the last one # [4, hidden]
-        head_norms: of queries and keys # [heads, head_dim], or empty # [heads, 0]
-        bias: of queries, keys and values # [heads, head_dim], or empty # [0, head_dim]
-        frequencies: of the rotary embedding # [head_dim / 2]
-        amplitude: of the rotary embedding.
-        epsilon: of the norms.
-        num_kv_heads: key-value heads.
-        products: addresses of queries, keys and values; attention's; gate and up; down # [4]
-        residual_is_normed: whether the residual stream begins with the normalised row before.
+        embedding: the model's input vectors of tokens.
+        norms: weights of the norms of the input vector, of the previous row, of the feed-forward, and of the last one
+            # [4, hidden]
+        head_norms: norms of queries and keys # [heads, head_dim], or empty # [heads, 0]
+        bias: bias of queries, keys and values # [heads, head_dim], or empty # [0, head_dim]
+        frequencies: frequencies of the rotary embedding # [head_dim / 2]
+        amplitude: amplitude of the rotary embedding.
+        epsilon: epsilon of the norms.
+        num_kv_heads: number of key-value heads.
+        products: addresses of the weights of query, key and value; attention output; gate and up; down # [4]
+        residual_is_normed: whether the residual stream begins with the normalised previous row.
     """
 
     embedding: Embedding
@@ -51,14 +52,14 @@ class EagleWeights(NamedTuple):
 
 
 class ChainRows(NamedTuple):
-    """Rows that see the ones before them in their sequence.
+    """Rows that see the previous ones of their sequence.
 
     Attributes:
-        tokens: # [count]
-        before: what the rows before gave # [count, hidden]
-        sequences: of each sequence its first row, the row behind its last one, addresses of its keys and values, and
-            the slots there # [sequences, 5]
-        positions: which are the slots too # [1, count]
+        tokens: token ids # [count]
+        before: output of the previous rows # [count, hidden]
+        sequences: for each sequence its first row, the row after its last one, the addresses of its keys and values,
+            and the number of slots there # [sequences, 5]
+        positions: positions, which are also the slots # [1, count]
     """
 
     tokens: NDArray[np.int64]
@@ -68,16 +69,16 @@ class ChainRows(NamedTuple):
 
 
 class EagleScratch(NamedTuple):
-    """Buffers that the threads share.
+    """Buffers shared by the threads.
 
     Attributes:
         vectors: input vectors # [count, hidden]
-        read: what attention reads # [count, 2 * hidden]
+        read: input of attention # [count, 2 * hidden]
         state: the residual stream, an output # [count, hidden]
         heads: queries, keys and values # [count, heads, head_dim]
         mixed: output of attention # [count, heads, head_dim]
-        gates: of the feed-forward, and beside them what they are multiplied with # [count, 2 * inner]
-        passed: the products # [count, inner]
+        gates: gates of the feed-forward, followed by what they are multiplied with # [count, 2 * inner]
+        passed: products of both # [count, inner]
         final: normalised state, an output # [count, hidden]
         counter: see `barrier` # [1]
     """
@@ -100,11 +101,11 @@ def run(like, embedded_like, weights, rows, scratch, part, parts):
     Args:
         like: see `multiply_part`.
         embedded_like: see `look_up`.
-        weights: of the head.
-        rows: of some sequences.
-        scratch: buffers that the parts share.
-        part: this one.
-        parts: their number.
+        weights: weights of the head.
+        rows: rows of one or more sequences.
+        scratch: buffers shared by the parts.
+        part: number of this part.
+        parts: number of parts.
     """
     state, read, heads, mixed = scratch.state, scratch.read, scratch.heads, scratch.mixed
     (count, hidden), every, queries, width = state.shape, heads.shape[1], mixed.shape[1], heads.shape[2]
