@@ -1,9 +1,9 @@
-"""Models that write blocks at once: masked positions are refined until a block is written.
+"""Models that write blocks at once: masked positions are refined until a block is complete.
 
-For the formats that are published: SDAR, Fast-dLLM v2, LLaDA, Dream and DiffusionGemma. None of their weights have
-been run here. Measured with the pocket model taught to write blocks of 8 tokens, on one core: an answer takes half the
-time of one token at a time; eight at once take 5.9 times as long as one, where eight of the causal model take 3.1 times
-(``benchmarks/results/parallel.md``).
+Supported are the published formats: SDAR, Fast-dLLM v2, LLaDA, Dream and DiffusionGemma. None of their weights have
+been run here. Measured with the pocket model trained to write blocks of 8 tokens, on one core: an answer takes half
+the time of decoding token by token; eight answers at once take 5.9 times as long as one, with the causal model 3.1
+times (``benchmarks/results/parallel.md``).
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,4 +1,4 @@
-"""DiffusionGemma by transformers: its own `generate` refines a canvas of one request per call, from random tokens."""
+"""DiffusionGemma in transformers: each call of its `generate` refines one request's canvas from random tokens."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Canvas:
     """One canvas of a text.
 
     Attributes:
-        tokens: of all its positions.
-        forwards: that it took.
+        tokens: tokens of all its positions.
+        forwards: number of forwards that it took.
         cache: transformers' keys and values of the text before it.
     """
 
@@ -43,10 +43,10 @@ class Canvas:
 
 
 class BlockForward:
-    """A model that writes a text canvas by canvas; its properties are those of `Forward`.
+    """A model that writes a text canvas by canvas. It has the properties of a `Forward`.
 
     Args:
-        model: of transformers, with the `generate` of DiffusionGemma.
+        model: model of transformers, with the `generate` of DiffusionGemma.
     """
 
     packs = is_exact = alone = False
@@ -57,7 +57,7 @@ class BlockForward:
         self._model = model
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """See `Forward`; there is none over rows of this library's."""
+        """Raise: unlike a `Forward`, this cannot run over rows."""
         raise NotImplementedError("a canvas is refined by write")
 
     def write(
@@ -66,11 +66,11 @@ class BlockForward:
         """Refine the next canvas of a text; ``None`` if it was stopped between two forwards.
 
         Args:
-            tokens: of the text that are not in the cache yet.
-            cache: of the canvas before; ``None`` for the first one.
-            bound: of the entropy, in nats; see `EntropyBound`.
-            seed: of the random tokens.
-            stopped: asked after each forward.
+            tokens: tokens of the text that are not in the cache yet.
+            cache: cache of the previous canvas; ``None`` for the first one.
+            bound: bound of the entropy, in nats; see `EntropyBound`.
+            seed: seed of the random tokens.
+            stopped: called after each forward; true stops the refinement.
         """
         from transformers.models.diffusion_gemma.generation_diffusion_gemma import (  # noqa: PLC0415 - newer than most
             EntropyBoundSamplerConfig,
@@ -90,31 +90,31 @@ class BlockForward:
             except _StoppedError:
                 return None
         written: list[int] = made.sequences[0, len(tokens) :].tolist()
-        return Canvas(written, watch.forwards + 1, made.past_key_values)  # one more has read the text before it
+        return Canvas(written, watch.forwards + 1, made.past_key_values)  # one more read the text before it
 
 
 class _Watch:
-    """Counts forwards, and ends what is not wanted any more; a streamer of transformers."""
+    """Streamer for transformers that counts forwards and stops a cancelled request."""
 
     def __init__(self, stopped: Callable[[], bool]) -> None:
         self.forwards, self._stopped = 0, stopped
 
     def put(self, value: Tensor) -> None:
-        """Take whole canvases: those are what `generate` returns."""
+        """Ignore a whole canvas, which `generate` returns anyway."""
 
     def put_draft(self, value: Tensor) -> None:  # noqa: ARG002 - the protocol's argument
-        """Take what a forward has said."""
+        """Count a forward. Raises `_StoppedError` if the request was cancelled."""
         self.forwards += 1
         if self._stopped():
             raise _StoppedError
 
     def end(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
 
 @dataclass(slots=True)
 class _Member:
-    """One request: what its next canvas is written behind, and how many it has."""
+    """One request: the text before its next canvas, and the number of its canvases."""
 
     request: Generation
     rule: EntropyBound
@@ -125,11 +125,11 @@ class _Member:
 
 
 class BlockBatch(BatchMembers[_Member]):
-    """Some requests that take turns, a canvas each. It is used in the place of `DiffusionBatch`.
+    """Requests that take turns, one canvas each. It is used instead of `DiffusionBatch`.
 
     Args:
         forward: writes a canvas.
-        cancelled: whether the request of a row is wanted no more; asked after each forward.
+        cancelled: returns whether the request of a row was cancelled; called after each forward.
     """
 
     def __init__(self, forward: BlockForward, cancelled: Callable[[int], bool]) -> None:
@@ -137,7 +137,7 @@ class BlockBatch(BatchMembers[_Member]):
         self._forward, self._cancelled = forward, cancelled
 
     def join(self, prefill: Prefill, rules: Sequence[EntropyBound]) -> list[Step]:
-        """Take over requests, whose prompts are read with their first canvas."""
+        """Take over requests. Their prompts are read with their first canvas."""
         for state, rule in zip(prefill.sequences, rules, strict=True):
             request = state.request
             if request.temperature:
@@ -147,11 +147,11 @@ class BlockBatch(BatchMembers[_Member]):
         return [Step(()) for _ in rules]
 
     def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:  # noqa: ARG002 - protocol
-        """Nothing is shared between requests."""
+        """Return ``None``: nothing is shared between requests."""
         return None
 
     def remember(self, row: int, prefixes: PrefixCache) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is kept."""
 
     def advance(self) -> list[Step]:
         """Write one canvas of the request whose turn it is."""

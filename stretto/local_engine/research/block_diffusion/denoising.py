@@ -1,4 +1,4 @@
-"""The text of one request while its blocks are refined: what the next forward evaluates, and what becomes of it."""
+"""Refinement of one request's blocks: what the next forward evaluates, and how its result is used."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Denoising", "Plan"]
 
 @dataclass(slots=True)
 class Plan:
-    """What one forward evaluates for one request.
+    """The rows of one forward for one request.
 
     Attributes:
-        tokens: of its rows.
-        positions: of its rows, which are in no order.
-        sees: positions that each row sees, from the first one on.
+        tokens: token of each row.
+        positions: position of each row, in any order.
+        sees: number of positions, from the first one on, that each row sees.
         targets: positions for which a token is proposed; the last rows predict them, one row each.
-        end: the slot behind all that is seen.
+        end: the slot after everything that is seen.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -34,19 +34,19 @@ class Plan:
 class Denoising:
     """Refines the blocks of one request's answer, from left to right.
 
-    In a model whose rows see their block only, a finished block is evaluated once more, so that its keys and values are
-    those of its tokens. That takes no separate forward: the first forward of the next block evaluates both. With
-    shifted logits, the finished block's last row predicts the next block's first token there, which is kept; a model
-    whose form is not `joined` evaluates the finished block alone.
+    In a model whose rows see no further than their block, a finished block is evaluated once more, so that its keys and
+    values are those of its tokens. That takes no separate forward: the first forward of the next block evaluates both.
+    With shifted logits, the finished block's last row then predicts the next block's first token, which is kept; a
+    model whose form is not `joined` evaluates the finished block alone.
 
-    A rule that revises, in a model whose rows see everything, writes the whole answer as one block. Its first forward
-    predicts the length: where it says nothing but end tokens at the end, all but the first of them are left out.
+    With a rule that revises, a model whose rows see everything writes the whole answer as one block. Its first forward
+    predicts the length: of the end tokens at the end, all but the first are left out.
 
     Args:
-        prompt: its tokens.
-        length: tokens of the answer at most.
+        prompt: tokens of the prompt.
+        length: maximum number of tokens of the answer.
         form: how the model writes.
-        rule: which proposed tokens are kept.
+        rule: chooses which proposed tokens are kept.
         ends: tokens that end the answer.
     """
 
@@ -63,19 +63,19 @@ class Denoising:
         self._whole, self._ends = form.sight == "everything", ends
         self._block = rule.block or (length if rule.revises and self._whole else form.block)
         self.text = list(prompt)
-        """Prompt and answer, as far as it is certain."""
+        """Prompt and answer, as far as it is final."""
         filled = 0 if self._whole else len(prompt) % self._block
         self._start = len(prompt) - filled  # of the block
         more = length if self._whole else self._block - filled
         self._tokens = [*prompt, *[form.mask] * more]  # as far as rows can see
         self.cached = 0 if self._whole else self._start
-        """Positions, from the first one on, whose keys and values are final."""
-        self._confidence: dict[int, float] = {}  # of proposed tokens that stand
-        self._passes = self._masked = 0  # of the part that is refined
+        """Number of positions, from the first one on, whose keys and values are final."""
+        self._confidence: dict[int, float] = {}  # of proposed tokens that are kept so far
+        self._passes = self._masked = 0  # of the part that is being refined
         self._forwards = 0  # of the block
 
     def known_before(self, position: int) -> list[int]:
-        """Tokens that stand between what is certain and a position."""
+        """Return the known tokens between the final text and a position."""
         return [token for token in self._tokens[len(self.text) : position] if token != self._form.mask]
 
     @property
@@ -83,7 +83,7 @@ class Denoising:
         return min(self._start + self._block, len(self._tokens))
 
     def plan(self) -> Plan:
-        """What the next forward evaluates."""
+        """Return the rows of the next forward."""
         plan, form, pending = Plan(), self._form, self.cached < self._start and not self._whole
         shift = int(form.shifted)
         if (
@@ -105,7 +105,7 @@ class Denoising:
     def take(
         self, plan: Plan, tokens: Sequence[int], confidence: Sequence[float], entropy: Sequence[float]
     ) -> list[int]:
-        """Keep some of the tokens that a forward has proposed for its targets; those that are certain now."""
+        """Keep some of the tokens that a forward has proposed for its targets; return those that are now final."""
         mask, rule, targets = self._form.mask, self.rule, plan.targets
         self.cached = 0 if self._whole else self._start  # what was pending is final
         if targets[0] == self._start and self._form.shifted and not self._whole:
@@ -117,7 +117,7 @@ class Denoising:
         if not self._passes:
             if rule.revises and self._whole and targets[-1] + 1 == len(self._tokens):
                 length = _length(tokens, self._ends)
-                if length < len(targets):  # its end token stays, or nothing would end the answer
+                if length < len(targets):  # its end token must stay, or nothing would end the answer
                     confidence = [*confidence[: length - 1], math.inf]
                 targets, tokens = targets[:length], tokens[:length]
                 del self._tokens[targets[-1] + 1 :]
@@ -139,17 +139,17 @@ class Denoising:
         return self._settle()
 
     def begin(self, token: int) -> list[int]:
-        """Set the first token of a block that the prompt's last row predicts, where logits are shifted."""
+        """Set the first token of a block, which with shifted logits the prompt's last row predicts."""
         self._tokens[self._start] = token
         return self._settle()
 
     @property
     def wants_beginning(self) -> bool:
-        """Whether the first token is predicted by the last row of a prompt of whole blocks; see `begin`."""
+        """Whether the last row of the prompt, which ends with a whole block, predicts the first token; see `begin`."""
         return self._form.shifted and not self._whole and self._start == len(self.text)
 
     def _settle(self) -> list[int]:
-        """Make certain what is, and go on to the next block where this one is finished."""
+        """Append the tokens that are now final, and continue with the next block if this one is finished."""
         mask, before, finished = self._form.mask, len(self.text), not self._masks(self._stop)
         if finished or not self.rule.revises:
             end = before
@@ -163,7 +163,7 @@ class Denoising:
         return self.text[before:]
 
     def _part_end(self) -> int:
-        """The end of the part of the block that is refined now: the first with a masked position before it."""
+        """Return the end of the part of the block that is being refined: the first with a masked position before it."""
         size = self._form.part or self._block
         for end in range(self._start + size, self._stop, size):
             if self._masks(end):
@@ -171,11 +171,11 @@ class Denoising:
         return self._stop
 
     def _masks(self, end: int) -> bool:
-        """Whether a position of the block before ``end`` is masked."""
+        """Return whether a position of the block before ``end`` is masked."""
         return self._form.mask in self._tokens[self._start : end]
 
     def _part(self) -> list[int]:
-        """Positions of the part that are masked."""
+        """Return the masked positions of the part."""
         return [each for each in range(self._start, self._part_end()) if self._tokens[each] == self._form.mask]
 
     def _first_row(self, shift: int) -> int:
@@ -189,7 +189,7 @@ class Denoising:
 
 
 def _length(tokens: Sequence[int], ends: frozenset[int]) -> int:
-    """How many tokens there are up to the first of the end tokens at the end, with it."""
+    """Return the number of tokens up to and including the first of the end tokens at the end."""
     length = len(tokens)
     while length > 1 and tokens[length - 1] in ends and tokens[length - 2] in ends:
         length -= 1

@@ -1,4 +1,4 @@
-"""The loop of models that write blocks at once: one forward proposes tokens, a rule keeps some of them."""
+"""Decoding loop of models that write blocks at once: one forward proposes tokens, a rule keeps some of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Member:
     denoising: Denoising
 
     def committed(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Commit tokens, without what lies behind the end of the answer: a block is written as a whole."""
+        """Commit tokens, and return those up to the end of the answer: a block can extend beyond it."""
         self.sampler.commit(tokens)
         text, request = self.denoising.text, self.request
         beyond = max(0, len(text) - len(request.prompt) - request.max_new_tokens)
@@ -45,14 +45,14 @@ class _Member:
 
 
 class DiffusionBatch(BatchMembers[_Member]):
-    """Some requests whose blocks are refined together, one forward per call of `advance`.
+    """Requests whose blocks are refined together, one forward per call of `advance`.
 
-    Each is at its own block, and at its own pass over it. It has the methods of `Batch`, and is used in its place for
+    Each can be at a different block and at a different pass over it. It has the methods of `Batch`, and replaces it for
     models with a `BlockForm`.
 
     Args:
         forward: runs the model.
-        device: where the model is.
+        device: device of the model.
         form: how the model writes.
     """
 
@@ -61,7 +61,7 @@ class DiffusionBatch(BatchMembers[_Member]):
         self._forward, self._device, self._form = forward, device, form
 
     def join(self, prefill: Prefill, rules: Sequence[UnmaskingPolicy]) -> list[Step]:
-        """Take over requests whose prompts are read, with the rule of each."""
+        """Take over requests whose prompts have been read, with the rule of each."""
         joining = []
         for state, rule in zip(prefill.sequences, rules, strict=True):
             request = state.request
@@ -73,8 +73,8 @@ class DiffusionBatch(BatchMembers[_Member]):
         return [_begun(member, logits, self._form.mask) for member, logits in zip(joining, prefill.last, strict=True)]
 
     def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
-        """Find the request that is known by this whose cache holds most of the tokens that a prompt begins with."""
-        # One token more, because the last one of a text counts as unread there.
+        """Find the request with the longest common prefix with a prompt, among those with this ``known_by``."""
+        # One more token, because `best_source` treats the last one of a text as unread.
         texts = [
             member.denoising.text[: member.denoising.cached + 1] if member.request.known_by == known_by else ()
             for member in self._members
@@ -90,7 +90,7 @@ class DiffusionBatch(BatchMembers[_Member]):
         prefixes.keep(known, self._cache, row, member.request.known_by, member.request.tenant)
 
     def advance(self) -> list[Step]:
-        """Run one forward. A request gets the tokens that are certain with it, which may be none."""
+        """Run one forward. Each request gets the tokens that are final after it, possibly none."""
         members = self._members
         plans = [member.denoising.plan() for member in members]
         rows, keep = _block_rows(plans, self._device)
@@ -117,7 +117,7 @@ class DiffusionBatch(BatchMembers[_Member]):
 
 
 def _begun(member: _Member, logits: Tensor | None, mask: int) -> Step:
-    """The first step of a request; the prompt's last row may predict its first token # [vocabulary]."""
+    """Return the first step of a request; ``logits`` of the prompt's last row can predict a token # [vocabulary]."""
     denoising = member.denoising
     if not denoising.wants_beginning or logits is None:
         return Step(())
@@ -128,10 +128,10 @@ def _begun(member: _Member, logits: Tensor | None, mask: int) -> Step:
 def _block_rows(plans: Sequence[Plan], device: torch.device) -> tuple[Rows, Tensor]:
     """Lay out the rows of each request so that they end together.
 
-    Padding comes first; it is written to the slot behind all that its request sees.
+    Padding comes first; it is written to the slot after everything that its request sees.
 
     Returns:
-        the rows, and which of them predict a target of any request: the last ones # [kept]
+        the rows, and the indices of those that predict a target of any request: the last ones # [kept]
     """
     wanted = tuple(len(plan.targets) for plan in plans)
     width, most = max(len(plan.tokens) for plan in plans), max(wanted)
@@ -164,7 +164,7 @@ def propose(
     *,
     entropy: bool,
 ) -> tuple[list[int], list[float], list[float]]:
-    """Propose a token for each row: the most probable one, or with sampling one drawn from the row's distribution.
+    """Propose a token for each row: the most probable one, or if sampled, one drawn from the row's distribution.
 
     The random numbers of a position are the same in each forward, so a proposal changes only if the distribution does.
     The mask token itself is never proposed.
@@ -172,19 +172,19 @@ def propose(
     Args:
         logits: one row for each position # [rows, vocabulary]
         mask: the mask token.
-        samplers: of the request that each row belongs to.
-        ahead: positions between the request's last committed token and each row's.
-        known: tokens that stand in between, for penalties.
-        entropy: compute it.
+        samplers: for each row, that of its request.
+        ahead: number of positions between the request's last committed token and each row's.
+        known: known tokens in between, for penalties.
+        entropy: whether to compute entropies.
 
     Returns:
-        tokens; their probabilities at temperature 1, after penalties and bias; entropies, or nothing # [rows] each
+        tokens; their probabilities at temperature 1, after penalties and bias; entropies, or none # [rows] each
     """
     logits = widen(logits).clone()
     logits[:, mask] = -torch.inf
     for row, (sampler, distance, path) in enumerate(zip(samplers, ahead, known, strict=True)):
         if sampler.adjusts:
-            # A path tells that this is not the answer's first token; one of the prompt does, where none stands before.
+            # A path shows that this is not the answer's first token; without one, a token of the prompt does.
             sampler.adjust(logits[row], path or ([sampler.repeated or 0] if distance else []))
     chosen = most_probable(score_adjusted(logits, samplers, ahead))  # [rows]
     probabilities = logits.softmax(-1)

@@ -1,6 +1,6 @@
-"""The published formats of models that write blocks at once, recognised by ``config.json``.
+"""Published formats of models that write blocks at once, recognised by ``config.json``.
 
-Each is one of transformers' architectures with another attention mask, so none of the code that came with it is run:
+Each is one of transformers' architectures with another attention mask, so the code that comes with it is not run:
 the configuration is read as that of its base, and the weights get the base's names.
 
 Cheng et al., arXiv:2510.06303 (SDAR); Wu et al., arXiv:2509.26328 (Fast-dLLM v2); Nie et al., arXiv:2502.09992
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_diffusion", "checked_form", "recognised"]
 
-_ANSWER = 256  # tokens, where all of them are predicted in each forward and the request does not say how many
+_ANSWER = 256  # default number of tokens, if all of them are predicted in each forward
 _CANVAS = 256
 _SMALLEST_SDAR = 4  # tokens of a block
 _OF_ITS_CODE = (
@@ -51,7 +51,7 @@ def recognised(config: Mapping[str, Any]) -> Recognised | None:
 
 
 def _own(config: Mapping[str, Any]) -> Recognised:
-    """The format of this library: any architecture, with the fields that say how it writes."""
+    """Read the format of this library: any architecture, with fields that say how it writes."""
     sights: dict[str, Sight] = {"block-causal": "block", "bidirectional": "everything"}
     kind = config["diffusion"]
     sight = sights.get(kind) if isinstance(kind, str) else None
@@ -71,7 +71,7 @@ def _own(config: Mapping[str, Any]) -> Recognised:
 
 
 def _sdar(config: Mapping[str, Any], base: str = "qwen3") -> Recognised:
-    """SDAR; or I-DLM, which is published as one with smaller blocks: its rows are causal and say the next token."""
+    """Read SDAR, or I-DLM, which is published as SDAR with smaller blocks: its rows are causal."""
     block = _whole(config, ("block_size", "block_length"), _SMALLEST_SDAR)
     if block < _SMALLEST_SDAR:
         return Recognised(None, _as(base, config))
@@ -95,7 +95,7 @@ def _dream(config: Mapping[str, Any]) -> Recognised:
 
 
 def _llada(config: Mapping[str, Any]) -> Recognised:
-    """LLaDA is a Llama under the names of OLMo."""
+    """Read LLaDA, which is a Llama with the names of OLMo."""
     for name, wanted in _LLADA_HAS.items():
         if (value := config.get(name, wanted)) != wanted:
             raise ValueError(f"config.json of this LLaDA has {name}={value!r}, and the base that is run has {wanted!r}")
@@ -150,7 +150,7 @@ _LLADA_NAMES = {
 
 
 def _diffusion_gemma(config: Mapping[str, Any]) -> Recognised:
-    """DiffusionGemma, which transformers knows; it has no masks."""
+    """Read DiffusionGemma, which transformers supports; it has no mask tokens."""
     form = BlockForm("DiffusionGemma", _whole(config, ("canvas_length",), _CANVAS), -1, "everything", canvas=True)
     return Recognised(form, {name: value for name, value in config.items() if name != "architectures"})
 
@@ -163,7 +163,7 @@ _FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Recognised]] = {
     "llada": _llada,
     "diffusion_gemma": _diffusion_gemma,
 }
-"""By ``model_type``."""
+"""Readers of the formats, by ``model_type``."""
 
 _EXPERTS = "transformers does not have the layers of their experts. Choose a dense one, or SDAR-30B-A3B"
 _NOT_RUN: Mapping[str, str] = {
@@ -171,7 +171,7 @@ _NOT_RUN: Mapping[str, str] = {
     "llada_moe": _EXPERTS,
     "nemotron_labs_diffusion": "no code but their own knows their layers",
 }
-"""By ``model_type``: why not."""
+"""Why models are not supported, by ``model_type``."""
 
 
 def _as(base: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _as(base: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _whole(config: Mapping[str, Any], names: tuple[str, ...], default: int | None = None) -> int:
-    """The first of these fields that is there."""
+    """Return the first of these fields that is present. Raises `ValueError` unless it is a valid integer."""
     value = next((config[name] for name in names if config.get(name) is not None), default)
     if (
         not isinstance(value, int)
@@ -192,16 +192,16 @@ def _whole(config: Mapping[str, Any], names: tuple[str, ...], default: int | Non
 
 
 def checked_form(name: str, form: BlockForm, forward: Forward, vocabulary: int, tokenizer: Any) -> BlockForm:
-    """The form with its mask token, which the tokenizer knows if the configuration does not.
+    """Return the form with its mask token, taken from the tokenizer if the configuration has none.
 
     Args:
-        name: of the model.
-        form: as its files say.
-        forward: that runs it.
+        name: name of the model.
+        form: form by the model's files.
+        forward: runs the model.
         vocabulary: token ids are below this.
-        tokenizer: of the model.
+        tokenizer: tokenizer of the model.
 
-    Raises `ModelNotFoundError` without a mask token, `BackendError` where the forward takes no mask but its own.
+    Raises `ModelNotFoundError` without a mask token, `BackendError` if the forward takes no custom mask.
     """
     if form.canvas:
         return form
@@ -224,7 +224,7 @@ def checked_form(name: str, form: BlockForm, forward: Forward, vocabulary: int, 
 
 
 def check_diffusion(request: Generation, model: str, form: BlockForm) -> None:
-    """Refuse what needs the tokens from left to right. Raises `InvalidRequestError`."""
+    """Raise `InvalidRequestError` for options that need tokens from left to right."""
     for name, asked in (
         ("logprobs", request.logprobs is not None),
         ("response_format", request.response_format is not None),

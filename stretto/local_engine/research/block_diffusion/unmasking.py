@@ -1,7 +1,7 @@
-"""Rules: which of the tokens that a forward proposes are kept. The others are masked and proposed again.
+"""Rules that choose which proposed tokens of a forward are kept. The others are masked and proposed again.
 
-Each rule is a decoding method of the models that write blocks at once, and its fields are the method's options. All are
-lossy: tokens of one forward are chosen without seeing each other.
+Each rule is a decoding method of the models that write blocks at once, and its fields are the method's options. All
+are lossy: tokens of one forward are chosen without seeing each other.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _CACHES = ("none", "prefix", "dual")
 _ANY = 2**62
 _COUNTS = {"block": _ANY, "steps": _ANY, "passes": 10}
 _NUMBERS = {"threshold": 1, "bound": 1000}
-"""The most that options may be, by their names; whole numbers begin at 1, the others at 0."""
+"""Maximum of each option, by name; integers start at 1, the others at 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one forward proposes for the masked positions of a block, from left to right.
+    """Proposals of one forward for the masked positions of a block, from left to right.
 
-    For a rule that revises, the tokens that stand already are among them.
+    For a rule that revises, they include the tokens that are kept so far.
 
     Attributes:
         confidence: probability of each proposed token at temperature 1.
-        entropy: of the distribution at each position, in nats; empty if the rule does not ask for it.
-        passes: forwards over these positions before.
-        masked: positions that were masked before the first of them.
+        entropy: entropy of the distribution at each position, in nats; empty if the rule does not need it.
+        passes: number of earlier forwards over these positions.
+        masked: number of positions that were masked before the first of these.
     """
 
     confidence: Sequence[float]
@@ -56,18 +56,18 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmaskingPolicy:
-    """What all rules have in common. Raises `SettingsError` for an option out of its range.
+    """Base of all rules. Raises `SettingsError` for an option out of range.
 
     Attributes:
-        block: tokens of a block, for models whose rows see everything; the others are trained for one length.
-        cache: for the same models, what is not computed again in each forward of a block. ``none``: nothing is left
-            out. ``prefix``: keys and values of what lies before the block are those of the block's first forward, which
-            did not know its tokens yet. ``dual``: so are those behind it (Wu et al., arXiv:2505.22618).
+        block: number of tokens of a block, for models whose rows see everything; others are trained for one length.
+        cache: for the same models, what is reused in each forward of a block. ``none``: nothing. ``prefix``: the keys
+            and values before the block are those of the block's first forward, which did not know its tokens yet.
+            ``dual``: those after it too (Wu et al., arXiv:2505.22618).
     """
 
     name: ClassVar[str] = ""
     revises: ClassVar[bool] = False
-    """Whether tokens that were kept may be masked again before the block is finished."""
+    """Whether kept tokens can be masked again before the block is finished."""
     wants_entropy: ClassVar[bool] = False
 
     block: int | None = None
@@ -88,7 +88,7 @@ class UnmaskingPolicy:
                 raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is a number from 0 to {highest}.")
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """Which proposed tokens are kept, by their numbers; at least one."""
+        """Return the indices of the proposed tokens to keep, at least one."""
         raise NotImplementedError
 
 
@@ -96,8 +96,8 @@ class UnmaskingPolicy:
 class Threshold(UnmaskingPolicy):
     """Keep the most confident token, and all above a threshold (Fast-dLLM; Wu et al., arXiv:2505.22618).
 
-    With ``steps``, so many are kept in each forward that the block takes no more (SDAR; Cheng et al.,
-    arXiv:2510.06303).
+    With ``steps``, enough are kept in each forward that the block takes no more forwards than that (SDAR; Cheng et
+    al., arXiv:2510.06303).
     """
 
     name: ClassVar[str] = "threshold"
@@ -112,7 +112,7 @@ class Threshold(UnmaskingPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntropyBound(UnmaskingPolicy):
-    """Keep those of the least entropy, as long as all but the last add up to no more than a bound.
+    """Keep the tokens of lowest entropy, as long as all but the last add up to no more than a bound.
 
     The sum limits how much the tokens can depend on each other: Ben-Hamu et al., arXiv:2505.24857.
     """
@@ -134,7 +134,7 @@ class EntropyBound(UnmaskingPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowConfidence(UnmaskingPolicy):
-    """Keep a fixed number in each forward, the most confident ones, and mask the others again (Nie et al., 2502.09992).
+    """Keep a fixed number of the most confident tokens in each forward (Nie et al., arXiv:2502.09992).
 
     ``steps`` forwards write a block; by default one for each token.
     """
@@ -148,11 +148,11 @@ class LowConfidence(UnmaskingPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskPredict(UnmaskingPolicy):
-    """Write the whole block at once, and in each pass write the least confident tokens again.
+    """Write the whole block at once, and rewrite the least confident tokens in each pass.
 
-    Fewer of them in each pass, so that a block takes ``passes`` forwards whatever its length: Ghazvininejad et al.,
-    arXiv:1904.09324. A block is told when it is finished. In a model whose rows see everything, the whole answer is one
-    block, unless ``block`` says otherwise.
+    Each pass rewrites fewer, so that a block takes ``passes`` forwards whatever its length: Ghazvininejad et al.,
+    arXiv:1904.09324. A block is returned when it is finished. In a model whose rows see everything, the whole answer is
+    one block, unless ``block`` says otherwise.
     """
 
     name: ClassVar[str] = "mask_predict"
@@ -165,12 +165,12 @@ class MaskPredict(UnmaskingPolicy):
 
 
 def _best(values: Sequence[float], count: int) -> list[int]:
-    """The numbers of the highest values, the first ones where several are equal."""
+    """Return the indices of the highest values; ties go to the first."""
     return sorted(range(len(values)), key=lambda number: -values[number])[:count]
 
 
 def _quota(proposal: Proposal, steps: int | None) -> int:
-    """How many to keep in this forward, so that ``steps`` forwards keep all: equally many, the first ones one more."""
+    """Return how many to keep in this forward, so that ``steps`` forwards keep all; the first can keep one more."""
     steps = proposal.masked if steps is None else min(steps, proposal.masked)
     each, more = divmod(proposal.masked, steps)
     return min(each + (proposal.passes < more), len(proposal.confidence)) or 1
@@ -179,18 +179,18 @@ def _quota(proposal: Proposal, steps: int | None) -> int:
 RULES: Mapping[str, type[UnmaskingPolicy]] = {
     rule.name: rule for rule in (EntropyBound, LowConfidence, MaskPredict, Threshold)
 }
-"""Each takes its options by their names, and raises `SettingsError` for values that cannot be used."""
+"""Rules by name. Each takes its options by name, and raises `SettingsError` for values that cannot be used."""
 
 
 def rule_names(form: BlockForm) -> tuple[str, ...]:
-    """The rules of a model, the one first that is used where none is named."""
+    """Return the names of a model's rules, the default first."""
     if form.canvas:
         return (EntropyBound.name,)  # that of transformers' generate
     return (Threshold.name, *(name for name in RULES if name != Threshold.name))
 
 
 def rules_for(name: str, form: BlockForm) -> Mapping[str, Callable[[DraftEquipment], UnmaskingPolicy]]:
-    """What makes the rule of one request, by the name of the decoding method; for one model."""
+    """Return for one model what makes the rule of a request, by the name of the decoding method."""
     return {rule: partial(_made, name, form, rule) for rule in rule_names(form)}
 
 

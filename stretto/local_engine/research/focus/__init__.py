@@ -1,6 +1,6 @@
 """Documents longer than the window: FocusLLM, around a frozen decoder; see `docs/long-context.md`.
 
-Measured with the pocket model: 64 of 70 codes are found where truncation finds none, the first token comes sooner than
+Measured with the pocket model: 64 of 70 codes are found, with truncation none; the first token comes sooner than
 with full attention from 2,048 tokens on, and each further one takes 6 to 7 times as long
 (``benchmarks/results/long_context.md``). No other model has an adapter.
 

@@ -1,4 +1,4 @@
-"""Runs the layers of a Llama-like model with another attention, and with other projections for some rows."""
+"""Forward of a Llama-like model with custom attention, and with changed projections for some rows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ __all__ = ["Attend", "LayerChange", "ProjectionDelta", "attention", "attention_o
 
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, int | None], Tensor]
-"""Mixes values for the rows of one layer # [batch, rows, heads * head_dim].
+"""Attention of one layer: returns the mixed values of its rows # [batch, rows, heads * head_dim].
 
-It is given the number of the layer, queries # [batch, rows, heads, head_dim] and keys # [batch, rows, key_value_heads,
-head_dim] that are rotated to the positions of the rows, their values # like the keys, and the layer's sliding window.
+Its arguments are the number of the layer, queries # [batch, rows, heads, head_dim] and keys # [batch, rows,
+key_value_heads, head_dim] that are rotated to the positions of the rows, values # like the keys, and the layer's
+sliding window.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectionDelta:
-    """What is added to a projection: a whole matrix, or the product of two thin ones (Hu et al., arXiv:2106.09685).
+    """Addition to a projection: a full matrix, or a product of two low-rank ones (Hu et al., arXiv:2106.09685).
 
     Attributes:
         outer: # [outputs, inputs], or with ``inner`` # [outputs, rank]
@@ -36,13 +37,13 @@ class ProjectionDelta:
     inner: Tensor | None = None
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """What it adds # [..., inputs] -> [..., outputs]."""
+        """Return what it adds to the projection # [..., inputs] -> [..., outputs]."""
         return linear(rows if self.inner is None else linear(rows, self.inner), self.outer)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerChange:
-    """What is added to the projections of one layer: query, key and value together, and output."""
+    """Additions to the projections of one layer: query, key and value together, and output."""
 
     query_key_value: ProjectionDelta
     output: ProjectionDelta
@@ -55,14 +56,14 @@ def run(
     attend: Attend,
     changes: Sequence[LayerChange] | None = None,
 ) -> Tensor:
-    """Run the layers over some rows.
+    """Run the layers over rows.
 
     Args:
         forward: the model.
         tokens: ids # [batch, rows]
         positions: # [batch, rows]
-        attend: what the rows see.
-        changes: added to the projections of each layer, for all rows; ``None`` for the frozen model.
+        attend: attention of the rows.
+        changes: additions to the projections of each layer, for all rows; ``None`` for the frozen model.
 
     Returns:
         normalised final states, for `LlamaForward.read_out` # [batch, rows, hidden]
@@ -99,7 +100,7 @@ def rotated(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
     Args:
         forward: the model.
         keys: # [..., slots, key_value_heads, head_dim]
-        by: how many positions, negative to the front # [..., slots]
+        by: number of positions to move by, negative for backwards # [..., slots]
     """
     angles = by[..., None, None] * forward.family.frequencies.to(by.device)  # [..., slots, 1, head_dim / 2]
     cosine, sine = angles.cos(), angles.sin()
@@ -111,13 +112,13 @@ def rotated(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
 def attention(
     queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None = None, *, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Grouped-query attention with the logarithm of its normaliser.
+    """Compute grouped-query attention and the logarithm of its normaliser.
 
     Args:
         queries: # [batch, rows, heads, head_dim]
         keys: # [batch, slots, key_value_heads, head_dim]
         values: # [batch, slots, key_value_heads, head_dim]
-        seen: which slots each row sees, at least one; ``None`` for all # [batch or 1, rows, slots]
+        seen: whether each row sees each slot, at least one; ``None`` for all # [batch or 1, rows, slots]
         bias: added to the scores # [rows, slots]
 
     Returns:
@@ -138,15 +139,15 @@ def attention(
 
 
 def attention_of_one(queries: Tensor, past: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> Tensor:
-    """Attention of one row to the slots of a cache and to itself.
+    """Compute the attention of one row to the slots of a cache and to itself.
 
     The cache is read in place: copying the chunks of a long document for each token took most of the time.
 
     Args:
         queries: # [batch, 1, heads, head_dim]
-        past: keys and values before it, of any strides # each [batch, slots, key_value_heads, head_dim]
-        keys: of the row # [batch, 1, key_value_heads, head_dim]
-        values: of the row # [batch, 1, key_value_heads, head_dim]
+        past: keys and values before it, with any strides # each [batch, slots, key_value_heads, head_dim]
+        keys: keys of the row # [batch, 1, key_value_heads, head_dim]
+        values: values of the row # [batch, 1, key_value_heads, head_dim]
 
     Returns:
         the mixed values # [batch, 1, heads, head_dim]

@@ -1,4 +1,4 @@
-"""Cuts a document into chunks, reads them in groups, and keeps their keys and values within a memory limit."""
+"""Chunks of a document: cut, read in groups, and cached within a memory limit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stretto.local_engine.model.forward.rows import Rows
 
 __all__ = ["ChunkGroup", "Chunks", "bytes_per_token", "cut"]
 
-_SPARE = 32  # slots after a chunk and its local tokens, so that an answer seldom moves the cache
+_SPARE = 32  # slots after a chunk and its local tokens, so that an answer seldom reallocates the cache
 
 
 def cut(document: Sequence[int], longest: int, overlap: int = 0) -> list[tuple[int, ...]]:
-    """Cut a document into chunks of at most ``longest`` tokens, whose lengths differ by one at most.
+    """Cut a document into chunks of at most ``longest`` tokens, whose lengths differ by at most one.
 
-    Each chunk but the first begins with the last ``overlap`` tokens of the one before it. The longer chunks come first,
-    because chunks of one length are read together.
+    Each chunk but the first begins with the last ``overlap`` tokens of the previous one. The longer chunks come first,
+    because chunks of equal length are read together.
     """
     if len(document) <= longest:
         return [tuple(document)] if document else []
@@ -33,35 +33,35 @@ def cut(document: Sequence[int], longest: int, overlap: int = 0) -> list[tuple[i
 
 
 def bytes_per_token(forward: LlamaForward) -> int:
-    """Bytes of the keys and values of one token in all layers."""
+    """Return the size in bytes of one token's keys and values in all layers."""
     _, stored = forward.heads
     return 2 * forward.sizes[2] * stored * forward.head_width * forward.dtype.itemsize
 
 
 class ChunkGroup:
-    """Chunks of one length that are read together.
+    """Chunks of equal length that are read together.
 
     Attributes:
         tokens: # [chunks, length]
-        first: number of the first chunk in the document.
-        kept: whether keys and values are kept between two tokens of the answer.
+        first: index of the first chunk in the document.
+        kept: whether keys and values are kept between tokens of the answer.
     """
 
     def __init__(self, tokens: Tensor, first: int, *, kept: bool) -> None:
         self.tokens, self.first, self.kept = tokens, first, kept
         self._cache: KeyValueCache | None = None
-        self._appended: list[int] = []  # the tokens after each chunk that the cache holds
+        self._appended: list[int] = []  # the tokens after each chunk that are in the cache
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the keys and values that are kept."""
+        """Size in bytes of the keys and values that are kept."""
         return 0 if self._cache is None else self._cache.slots * self._cache.bytes_per_slot
 
     def read(self, forward: LlamaForward, appended: Sequence[int]) -> tuple[KeyValueCache, int]:
-        """Read each chunk and the tokens ``appended`` to it; tokens that the cache holds are not read again.
+        """Read each chunk and the tokens ``appended`` to it, except those that are in the cache.
 
         Returns:
             the keys and values of the group, and how many of their slots are in use.
@@ -88,18 +88,18 @@ class ChunkGroup:
 
 
 class Chunks:
-    """All chunks of a document, in groups that one forward reads.
+    """All chunks of a document, in groups that are each read in one forward.
 
-    Keys and values of the first groups are kept between tokens and questions, up to ``kept_bytes``. The others are read
-    again for each token.
+    Keys and values of the first groups are kept between tokens and questions, up to ``kept_bytes``. The others are
+    read again for each token.
 
     Args:
         forward: the model.
-        chunks: their tokens; chunks of one length are adjacent.
-        rows: tokens that one forward reads at most, unless a single chunk is longer.
+        chunks: tokens of the chunks; chunks of equal length are adjacent.
+        rows: maximum number of tokens read in one forward, unless a single chunk is longer.
         appended: number of tokens that will follow each chunk.
         kept_bytes: see above.
-        device: where the model is.
+        device: device of the model.
     """
 
     def __init__(
@@ -129,15 +129,15 @@ class Chunks:
 
     @property
     def all_kept(self) -> bool:
-        """Whether no chunk is read twice."""
+        """Whether all chunks are kept, so that none is read twice."""
         return all(group.kept for group in self.groups)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the keys and values that are kept."""
+        """Size in bytes of the keys and values that are kept."""
         return sum(group.held_bytes for group in self.groups)
 
     def read(self, appended: Sequence[int]) -> Iterator[tuple[ChunkGroup, KeyValueCache, int]]:
-        """Read the groups with these tokens after each chunk; see `ChunkGroup.read`."""
+        """Read the groups, with these tokens after each chunk; see `ChunkGroup.read`."""
         for group in self.groups:
             yield (group, *group.read(self._forward, appended))

@@ -1,12 +1,12 @@
-"""FocusLLM: the chunks of a document are read in parallel, and each gives one candidate token to a frozen decoder.
+"""FocusLLM: the chunks of a document are read in parallel, and each contributes a candidate to a frozen decoder.
 
 Every chunk is followed by the last tokens of the local context. At the last of them, the *candidate position*, the
 decoder runs with projections of query, key, value and output that were trained for it; all other positions run frozen.
 The keys and values of the candidates, in the order of the chunks, are the past of the frozen decoder over the local
-context: they have the positions 0 to k - 1, and the local context begins at k. Every chunk begins at position 0, so no
-position is larger than a chunk, or than the candidates with the local context.
+context: they have the positions 0 to k - 1, and the local context begins at k. Every chunk begins at position 0, so
+positions are limited by the length of a chunk, and by the number of candidates plus the local context.
 
-Each token of the answer needs new candidates: all chunks read on by one token.
+Each token of the answer needs new candidates: all chunks advance by one token.
 
 Li et al., "FocusLLM: Precise understanding of long context by dynamic condensing", arXiv:2408.11745.
 """
@@ -31,7 +31,7 @@ __all__ = ["Candidates", "FocusReader", "candidates", "states_of"]
 _CHUNK = 256  # tokens, unless options or adapter say otherwise
 
 Candidates = tuple[list[Tensor], list[Tensor]]
-"""Keys and values by layer # [layers][chunks, rows, key_value_heads, head_dim]"""
+"""Keys and values, each by layer # [layers][chunks, rows, key_value_heads, head_dim]"""
 
 
 def candidates(
@@ -43,14 +43,14 @@ def candidates(
     slots: Tensor,
     ranks: Tensor,
 ) -> tuple[Candidates, Tensor]:
-    """Run candidate positions after the sequences of a cache, each by itself; nothing is written to it.
+    """Run candidate positions after the sequences of a cache, independently of each other; the cache is not changed.
 
     Args:
         forward: the model.
         changes: the trained projections.
-        tokens: at the candidate positions # [chunks, rows]
+        tokens: tokens at the candidate positions # [chunks, rows]
         past: keys and values before them.
-        slots: of the past that each candidate sees, which is its position too, in rising order # [rows]
+        slots: number of past slots that each candidate sees, which is also its position, ascending # [rows]
         ranks: position of each chunk's candidate among all candidates # [chunks]
 
     Returns:
@@ -67,7 +67,7 @@ def candidates(
         known = past.layer(layer, last)
         found[0].append(rotated(forward, keys, by))
         found[1].append(values)
-        if rows == 1 and window is None and not torch.is_grad_enabled():  # it reads the cache in place
+        if rows == 1 and window is None and not torch.is_grad_enabled():  # this reads the cache in place
             return attention_of_one(queries, known, keys, values).flatten(2)
         seen = whole
         if window is not None:
@@ -79,7 +79,7 @@ def candidates(
 
 
 def states_of(forward: LlamaForward, tokens: Sequence[int], device: torch.device) -> Candidates:
-    """Keys and values of some tokens from position 0 on, as if each of them were a candidate."""
+    """Return the keys and values of tokens from position 0 on, as if each of them were a candidate."""
     cache, count = KeyValueCache(1), len(tokens)
     forward(Rows.following(tokens, 0, device), cache, torch.tensor([count - 1], device=device))
     held = [cache.layer(number, count) for number in range(forward.sizes[2])]
@@ -92,13 +92,13 @@ class FocusReader:
     Args:
         forward: the frozen decoder.
         adapter: projections for candidate positions; ``None`` for the frozen ones.
-        document: tokens of the memory.
+        document: tokens of the document.
         options: how the document is cut, and what is kept.
-        device: where the model is.
+        device: device of the model.
         head: tokens before each chunk, such as the one that begins every text.
 
     Attributes:
-        chunks: of the document; each gives one candidate.
+        chunks: chunks of the document; each gives one candidate.
     """
 
     def __init__(
@@ -127,14 +127,13 @@ class FocusReader:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the keys and values that are kept between two tokens."""
+        """Size in bytes of the keys and values that are kept between tokens."""
         return self.chunks.held_bytes
 
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
-        """Score what follows the local context and the answer so far.
+        """Compute the logits after the local context and the answer so far.
 
-        What earlier calls computed is not computed again. Each item takes one or two forwards, so that a request can be
-        cancelled in between.
+        Results of earlier calls are reused. Each item takes one or two forwards; a request can be cancelled in between.
 
         Args:
             local: tokens of the local context, at least one.

@@ -1,4 +1,4 @@
-"""The projections trained for candidate positions, and their file, which belongs to the weights beside it."""
+"""Projections trained for candidate positions, and their file, which is stored with the model's weights."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PARTS = ("query_key_value", "output")
 
 @dataclass(frozen=True, slots=True)
 class FocusAdapter:
-    """What is added to the frozen projections at candidate positions.
+    """Additions to the frozen projections at candidate positions.
 
     Attributes:
         layers: one for each layer of the model.
-        chunk: the most tokens of a chunk that it was trained for; 0 if unknown.
-        appended: the most local tokens after a chunk that it was trained for; 0 if unknown.
+        chunk: maximum number of tokens of a chunk that it was trained for; 0 if unknown.
+        appended: maximum number of local tokens after a chunk that it was trained for; 0 if unknown.
     """
 
     layers: Sequence[LayerChange]
@@ -35,7 +35,7 @@ class FocusAdapter:
     appended: int = 0
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name."""
+        """Return all tensors by name."""
         found = {}
         for number, layer in enumerate(self.layers):
             for part in _PARTS:
@@ -47,7 +47,7 @@ class FocusAdapter:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], chunk: int = 0, appended: int = 0) -> FocusAdapter:
-        """Make an adapter from what `tensors` returns. Raises `KeyError` for a missing tensor."""
+        """Make an adapter from the result of `tensors`. Raises `KeyError` for a missing tensor."""
         count = 1 + max((int(name.split(".")[1]) for name in tensors if name.startswith("layers.")), default=-1)
         layers = [
             LayerChange(
@@ -64,12 +64,12 @@ class FocusAdapter:
 
 
 def new_tensors(forward: LlamaForward, rank: int | None, seed: int = 1) -> dict[str, Tensor]:
-    """The tensors of an adapter that adds nothing yet, in float32, by the names of `FocusAdapter.tensors`.
+    """Return the initial tensors of an adapter, which adds nothing, in float32, by the names of `FocusAdapter.tensors`.
 
     Args:
         forward: the model.
-        rank: of the matrix that is added to a projection; ``None`` for a full matrix, as in the paper.
-        seed: of the inner matrices.
+        rank: rank of the matrix that is added to a projection; ``None`` for a full matrix, as in the paper.
+        seed: seed of the inner matrices.
     """
     generator = torch.Generator().manual_seed(seed)
     (_, hidden, layers), (heads, stored) = forward.sizes, forward.heads
@@ -86,7 +86,7 @@ def new_tensors(forward: LlamaForward, rank: int | None, seed: int = 1) -> dict[
 
 
 def write_focus(path: Path, adapter: FocusAdapter, base: str) -> None:
-    """Write an adapter, four bits a number, with the `fingerprint` of the weights that it was trained on."""
+    """Write an adapter, with four bits per number and the `fingerprint` of the weights it was trained on."""
     tensors: dict[str, Tensor] = {}
     for name, tensor in adapter.tensors().items():
         tensors[f"{name}.codes"], tensors[f"{name}.scales"] = packed(tensor)

@@ -1,4 +1,4 @@
-"""Answers prompts that are longer than the window, one at a time, between the forwards of the engine."""
+"""Answers to prompts that are longer than the window, one at a time, between the forwards of the engine."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _NO_DRAFT = DraftTree()
 class FocusPrompts:
     """Answers long prompts with the model of an engine, in the engine's thread.
 
-    The end of a prompt is its local context, which has to hold the question; the text before it is the document.
+    The end of a prompt is its local context, which must include the question; the text before it is the document.
     Prompts are read one at a time, in the order of their arrival. Between two forwards of a prompt the engine runs the
     steps of other requests. The keys and values of the last document are kept for the next prompt that begins with it.
 
     Args:
-        engine: of a model of the Llama family, with a folder that holds an adapter for focus reading.
+        engine: engine of a model of the Llama family, whose folder has an adapter for focus reading.
         options: how documents are cut.
 
-    Raises `SettingsError` for another model, and where the adapter is missing or belongs to other weights.
+    Raises `SettingsError` for another model, and if the adapter is missing or belongs to other weights.
     """
 
     def __init__(self, engine: Engine, options: FocusOptions) -> None:
@@ -65,9 +65,9 @@ class FocusPrompts:
         self._held: tuple[tuple[int, ...], FocusReader] | None = None
 
     def room(self, tokens: int) -> int:
-        """The most tokens that may follow a prompt with a number of tokens.
+        """Return the maximum length of the answer to a prompt of this many tokens.
 
-        Raises `ContextOverflowError` where the candidates of its chunks would fill the window.
+        Raises `ContextOverflowError` if the candidates of its chunks would fill the window.
         """
         model, options, window = self._model, self._options, self._model.context_window
         chunk = options.chunk or self._adapter.chunk or 256
@@ -90,7 +90,7 @@ class FocusPrompts:
         on_stage: StageListener | None = None,
         watched: bool = False,
     ) -> Handle:
-        """Queue a request; see `Engine.submit`. It is decoded token by token, whatever method it names."""
+        """Queue a request; see `Engine.submit`. It is decoded token by token, whatever its method."""
         request = replace(request, decoding="autoregressive")
         self._engine.check_tokens(request)
         room = self.room(len(request.prompt))
@@ -105,7 +105,7 @@ class FocusPrompts:
         answer = Answer(request, self._model.decode, constraint, self._model.token_bytes)
         handle = Handle(answer, _cancel, listener, on_stage, watched=watched)
         steps = self._answer(handle)
-        next(steps)  # up to where it can be closed
+        next(steps)  # to the point from which it can be closed
         try:
             handle.reach("submitted")
             self._engine.run_alongside(steps)
@@ -115,7 +115,7 @@ class FocusPrompts:
         return handle
 
     def _answer(self, handle: Handle) -> Generator[None, None, None]:
-        """Run one request from beginning to end; it yields between two forwards."""
+        """Run one request from beginning to end, yielding between forwards."""
         answer, request, batches = handle.sequence, handle.sequence.request, StepBatches()
         try:
             yield
@@ -144,7 +144,7 @@ class FocusPrompts:
             self._held = None
             failure = explain(error, self._model.name, self._model.device)
             handle.tell(Finished("error", len(request.prompt), error=failure))
-            if not isinstance(error, Exception):  # what an `Exception` ends is this request, not the engine
+            if not isinstance(error, Exception):  # an `Exception` ends this request only, not the engine
                 raise
         finally:
             if not handle.finished:
@@ -152,7 +152,7 @@ class FocusPrompts:
                 handle.tell(answer.finish("cancelled"))
 
     def _reader(self, answer: Answer) -> tuple[FocusReader, tuple[int, ...]]:
-        """Find or make the reader of a prompt's document; that, and the local context."""
+        """Find or make the reader of a prompt's document; return it and the local context."""
         prompt = answer.request.prompt
         local = self._local
         if self._held is not None:
@@ -162,7 +162,7 @@ class FocusPrompts:
                 answer.cached = len(document)
                 return reader, rest
         document, rest = prompt[:-local], prompt[-local:]
-        self._held = None  # frees its memory before the next one takes some
+        self._held = None  # frees its memory before the next one is made
         reader = self._new(document)
         self._held = (document, reader)
         return reader, rest
@@ -180,7 +180,7 @@ def _cancel(handle: Handle) -> None:
 
 
 def _commit(handle: Handle, sampler: Sampler, logits: Tensor) -> Finished | None:
-    """Choose the next token, and pass on the text that is certain now."""
+    """Choose the next token, and pass on the text that is now final."""
     answer = handle.sequence
     (token,) = choose(logits[None], [sampler], [()])
     wanted = answer.request.logprobs

@@ -1,4 +1,4 @@
-"""Reads a prompt that holds paths written side by side, without reading again what is known of them."""
+"""Prefill of a prompt with paths that were written in parallel, which reuses their known keys and values."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["JoinedPrefill", "can_join", "joined"]
 
 
 class JoinedPrefill(Prefill):
-    """Reads what is not known of each path, then joins the paths, and reads what follows them.
+    """Reads the unknown rest of each path, joins the paths, then reads what follows them.
 
     Args:
         forward: runs the model.
-        state: of the request; the last fork of its prompt is joined.
-        device: where the model is.
-        tokens: to read in one forward at most.
-        known: for each path, where the keys and values of its first tokens are.
-        layers: whose hidden states the request's drafter reads.
+        state: state of the request; the last fork of its prompt is joined.
+        device: device of the model.
+        tokens: maximum number of tokens to read in one forward.
+        known: for each path, the source of the keys and values of its first tokens.
+        layers: layers whose hidden states the request's drafter reads.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class JoinedPrefill(Prefill):
 
 
 def can_join(forward: Any) -> bool:
-    """Whether the keys of a model can be turned to other positions, and its rows see all that lies before them."""
+    """Return whether a model's keys can be rotated to other positions, and its rows see everything before them."""
     plain = getattr(forward, "plain", forward)  # on a GPU, recorded steps wrap it
     return (
         isinstance(plain, LlamaForward)
@@ -74,17 +74,17 @@ def can_join(forward: Any) -> bool:
 
 
 def joined(forward: Any, cache: KeyValueCache, paths: JoinedPaths, capacity: int) -> KeyValueCache:
-    """Place the paths of a fork behind each other; a cache of one sequence.
+    """Place the paths of a fork one after the other, and return the cache of that sequence.
 
-    Keys are turned to the positions of their slots (Su et al., arXiv:2104.09864). Paths that stay beside each other
-    keep their distances to what all share, and what follows is as far behind the longest one as it is behind the last
-    slot: so all keys are turned on by the slots of the other paths.
+    Keys are rotated to the positions of their slots (Su et al., arXiv:2104.09864). Paths with ``beside`` keep their
+    distances to the shared tokens, and what follows is as far from the longest one as from the last slot: so all keys
+    are rotated forward by the slots of the other paths.
 
     Args:
-        forward: of the model, for which `can_join` holds.
-        cache: a sequence for each path, which begins with the tokens that all share.
-        paths: of the fork.
-        capacity: slots that will be in use.
+        forward: forward of a model for which `can_join` is true.
+        cache: one sequence for each path, which begins with the shared tokens.
+        paths: paths of the fork.
+        capacity: number of slots that will be in use.
     """
     plain: LlamaForward = getattr(forward, "plain", forward)
     counts = [paths.shared, *paths.lengths]
@@ -103,13 +103,13 @@ def joined(forward: Any, cache: KeyValueCache, paths: JoinedPaths, capacity: int
 
 
 def _in_a_row(layer: Tensor, paths: JoinedPaths) -> Tensor:
-    """What all share, and each path behind it # [paths, slots, ...] -> [1, end, ...]."""
+    """Concatenate the shared slots and those of each path # [paths, slots, ...] -> [1, end, ...]."""
     own = [layer[number, paths.shared : paths.shared + length] for number, length in enumerate(paths.lengths)]
     return torch.cat((layer[0, : paths.shared], *own))[None]
 
 
 def _turned(keys: Tensor, angles: Tensor) -> Tensor:
-    """Turn keys on by an angle for each pair of dimensions # [..., head_dim], [slots, 1, head_dim / 2]."""
+    """Rotate keys by an angle for each pair of dimensions # [..., head_dim], [slots, 1, head_dim / 2]."""
     one, two = keys.float().chunk(2, -1)
     cosine, sine = angles.cos().float(), angles.sin().float()
     return torch.cat((one * cosine - two * sine, two * cosine + one * sine), -1).to(keys.dtype)

@@ -1,8 +1,8 @@
-"""Lexical units: rows with a [PAD], read by a trained adapter, predict the tokens after the next one.
+"""Lexical units: [PAD] rows, read by a trained adapter, predict the tokens after the next one.
 
-Measured with the pocket model on two cores: with three tokens `lexical` is 0.92 times as fast as one token at a time on
-text and 0.83 on code, with four 1.02 and 1.01; with SmolLM2 0.73 to 0.93 (``benchmarks/results/lexical.md``).
-`lexical_lossy` reaches 1.2 to 1.4 where it changes a fifth to a half of the tokens.
+Measured with the pocket model on two cores: with three tokens `lexical` is 0.92 times as fast as decoding token by
+token on text and 0.83 on code, with four 1.02 and 1.01; with SmolLM2 0.73 to 0.93 (``benchmarks/results/lexical.md``).
+`lexical_lossy` reaches 1.2 to 1.4, but changes a fifth to a half of the tokens.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -21,7 +21,7 @@ from stretto.values.errors import SettingsError
 __all__ = ["FILE", "OFFERS", "LexicalOptions"]
 
 FILE = "lexical.safetensors"
-"""Name of the adapter beside the weights."""
+"""Name of the adapter's file next to the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class LexicalOptions:
     """Options of the methods ``lexical`` and ``lexical_lossy``.
 
     Attributes:
-        tokens: k, length of a unit at most, with the token that the model chooses itself; ``None`` for as many as the
-            adapter was trained for, and on a CPU at most 3.
-        alpha: for ``lexical_lossy``: predicted tokens above this probability are taken without verification.
+        tokens: k, maximum length of a unit, including the token that the model chooses itself; ``None`` for as many as
+            the adapter was trained for, but at most 3 on a CPU.
+        alpha: for ``lexical_lossy``: predicted tokens above this probability are accepted without verification.
     """
 
     tokens: int | None = None
@@ -44,7 +44,7 @@ class LexicalOptions:
             raise SettingsError(f"alpha={self.alpha} cannot be used: give a probability between 0 and 1, such as 0.9.")
 
 
-_ON_A_CPU = 2  # [PAD]s at most: rows cost time there, see docs/research.md
+_ON_A_CPU = 2  # maximum number of [PAD]s: rows cost time there, see docs/research.md
 
 
 def _lexical(equipment: DraftEquipment, *, lossy: bool = False) -> Drafter:

@@ -1,4 +1,4 @@
-"""Lexical unit decoding: runs of tokens that the model is sure of are predicted at once, by [PAD] rows."""
+"""Lexical unit decoding: [PAD] rows predict, at once, runs of tokens that the model is sure of."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from stretto.local_engine.research.lexical.compiled.units import ROWS, Units, le
 __all__ = ["UNITS", "Lexical", "UnitExperience", "warm_up"]
 
 UNITS = Part("units", f"{__name__}:warm_up")
-"""What the drafter runs."""
+"""Compiled code of the drafter."""
 
 _NO_DRAFT = DraftTree()
 _NEVER = 1.0
 _BREADTH = 4  # candidates for each position
-_PLAIN = 64  # one step of this many has no draft: it tells what steps with drafts take beyond a plain one
-_PATIENCE = 1 / 64  # of a step, lost by drafts while they gain nothing
-_KINDS = 256, 2048  # coarse and fine
+_PLAIN = 64  # one step in this many has no draft, to measure how much longer steps with drafts take
+_PATIENCE = 1 / 64  # of a step: acceptable loss per step while drafts gain nothing
+_KINDS = 256, 2048  # number of coarse and of fine kinds
 _LEARN = 1 / 64
 
 
 @dataclass(frozen=True, slots=True)
 class UnitExperience:
-    """Counts by kind of prediction, and what drafts have gained.
+    """Counts by kind of prediction, and gains of drafts.
 
-    A prediction belongs to a coarse kind and to a finer one within it. Each kind has seen h hits where the claimed
-    probabilities added up to e; older ones count less. Its claims are multiplied by (h + m) / (e + 1), where m is the
-    factor of the coarse kind, and 1 for the coarse kind itself.
+    A prediction belongs to a coarse kind and to a finer one within it. Of each kind, h predictions were right while
+    the claims added up to e; older ones count less. A claim is multiplied by (h + m) / (e + 1), where m is the factor
+    of the coarse kind, and 1 for the coarse kind itself.
 
     Attributes:
         counters: h and e of the coarse kinds, and of the fine ones # [kinds, 2] each
-        gains: of drafts.
+        gains: gains of drafts.
     """
 
     counters: tuple[NDArray[np.float64], NDArray[np.float64]] = field(
@@ -49,30 +49,30 @@ class UnitExperience:
 
 
 class Lexical:
-    """Predicts the tokens of a unit in the forward that commits the one before it.
+    """Predicts the tokens of a unit in the forward that commits the token before it.
 
-    Behind nodes where the next step is likely to begin, up to k - 1 [PAD] rows are added. The first predicts the second
+    Up to k - 1 [PAD] rows are added after nodes where the next step is likely to begin. The first predicts the second
     token after that node, the next one the third, and so on. So the forward that chooses a token also predicts what
-    follows it, and this is the next draft. Its nodes are the most probable combinations of what the [PAD]s of each
-    position predict, corrected by how often such predictions were right (see `UnitExperience`).
+    follows it, which is the next draft. Its nodes are the most probable combinations of the [PAD]s' predictions for
+    each position, corrected by how often such predictions were right (see `UnitExperience`).
 
-    The number of nodes, and of [PAD]s behind each of them, is chosen by the cost of rows, so that a step gives the most
-    tokens per millisecond. A node yields the probability that it is accepted, a [PAD] what such [PAD]s have yielded
-    lately. Where a step without any is best, this one and the next have none. An accepted token is counted twice this
-    way, once for its [PAD] and once for its node. So the net gain of drafts is measured as well: where there is none,
-    it rests, and a request that is alone tries once. One step of 64, and the first, has no draft.
+    The number of nodes, and of [PAD]s after each of them, is chosen by the cost of rows, so that a step gives the most
+    tokens per millisecond. A node yields the probability that it is accepted, a [PAD] as much as such [PAD]s have
+    yielded recently. If a step without any is best, this one and the next have none. This counts an accepted token
+    twice, once for its [PAD] and once for its node. So the net gain of drafts is measured as well: while there is none,
+    it rests, and a request that runs alone tries once. One step in 64, and the first, has no draft.
 
-    With verification, the method is lossless. With ``alpha``, predictions above that probability are taken as they are,
-    which is the published method: Sun et al., arXiv:2405.15208. Tokens that the model would not have chosen are
+    With verification, the method is lossless. With ``alpha``, predictions above that probability are accepted as they
+    are, which is the published method: Sun et al., arXiv:2405.15208. Tokens that the model would not have chosen are
     counted. Every position then has its [PAD] in each step, whatever it costs: the answer must not depend on how fast
     the machine is.
 
     Args:
-        pads: k - 1, [PAD]s behind a node at most.
-        cost: of a step.
-        alpha: above it nothing is verified; ``None`` verifies everything.
-        experience: of requests that were sampled and of those that were not, to go on learning from. With ``alpha`` it
-            is left alone: what is taken without verification always comes true.
+        pads: k - 1, maximum number of [PAD]s after a node.
+        cost: cost of a step.
+        alpha: probability above which nothing is verified; ``None`` verifies everything.
+        experience: statistics of sampled and of greedy requests, which are updated. With ``alpha`` they are not used:
+            what is accepted without verification always comes true.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Lexical:
         self._units: Units | None = None
         self._steps, self._rest = 0, False
         self._took = 0.0
-        self._guesses, self._gained = 0, -1  # of the last draft; -1 where none of it was evaluated
-        self._owed = 0.0  # steps that a draft of [PAD]s alone cost, as long as nothing has come of them
+        self._guesses, self._gained = 0, -1  # of the last draft; -1 if none of it was evaluated
+        self._owed = 0.0  # cost in steps of a draft of [PAD]s only, until it is known what they gained
         self._parents: list[int] = []
         self._pads: dict[int, list[int]] = {}  # of each node that has some
 
@@ -106,7 +106,7 @@ class Lexical:
         if rows < 1 or (self._alpha == _NEVER and self._rests(context)):
             self._settle(context)
             self.wants_top = 0
-            self._units.known[0] = 0  # the predictions follow a token that is not the last one any more
+            self._units.known[0] = 0  # the predictions follow a token that is no longer the last one
             return _NO_DRAFT
         most, own = min(rows, ROWS), self._cost.sequences
         tokens, parents, survival = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
@@ -127,7 +127,7 @@ class Lexical:
         if self._alpha < _NEVER:
             tree.trusted = {node - 1: node for node in range(guesses)}  # a chain: the root is -1
         for node, above in enumerate(self._parents[guesses:], guesses):
-            if above < guesses:  # the first behind that node; the others follow the one before them
+            if above < guesses:  # the first after that node; each other one follows the previous one
                 hung = self._pads[above] = []
             hung.append(node)
         return tree
@@ -138,7 +138,7 @@ class Lexical:
         self._gained = len(outcome.path) - 1 if max(outcome.rows) >= 0 else -1
         node = outcome.accepted[-1] if outcome.accepted else ROOT
         rows = [outcome.rows[node] if node >= 0 else 0]
-        passed = 0  # the [PAD]s of the nodes above it predict further tokens; their first predictions are over
+        passed = 0  # [PAD]s of the nodes above it predict further tokens; their first predictions are past
         while True:
             further = [outcome.rows[pad] for pad in self._pads.get(node, ())[passed + len(rows) - 1 :]]
             rows += [row for row in further if row >= 0]
@@ -150,7 +150,7 @@ class Lexical:
         learn(self._units, path, len(outcome.accepted), self._took, np.array(rows), *tops)
 
     def _rests(self, context: DraftContext) -> bool:
-        """Whether this step has no draft."""
+        """Return whether to skip drafting in this step."""
         gains, sequences = self._experiences[context.greedy].gains, self._cost.sequences
         if self._steps % _PLAIN == 1:
             if self._steps == 1 and sequences == 1:
@@ -162,7 +162,7 @@ class Lexical:
         return gains.rests(sequences, _PATIENCE)
 
     def _judge(self, context: DraftContext) -> None:
-        """Note what the last draft has gained, by what its step took; that of [PAD]s alone shows in the next step."""
+        """Record the gain of the last draft, by its step's duration; the gain of [PAD]s alone shows in the next step."""
         gained, self._gained = self._gained, -1
         if gained >= 0:
             if self._guesses:
@@ -172,7 +172,7 @@ class Lexical:
                 self._owed = self._cost.beyond
 
     def _settle(self, context: DraftContext) -> None:
-        """Charge what [PAD]s alone have cost, where nothing came of them."""
+        """Charge the cost of [PAD]s alone, if they gained nothing."""
         if self._owed:
             self._note(context, 0.0)
 

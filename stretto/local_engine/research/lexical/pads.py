@@ -1,10 +1,10 @@
-"""[PAD] rows: tokens without a text, at which a model predicts tokens beyond the next one.
+"""[PAD] rows: tokens without text, at which a model predicts tokens beyond the next one.
 
-The base model is not changed. Trained are an input vector for each position behind the last known token, units beside
-the feed-forward layers of the upper half, and a last layer that also reads the final state of the last known token,
+The base model is not changed. Trained are an input vector for each position after the last known token, units parallel
+to the feed-forward layers of the upper half, and a last layer that also reads the final state of the last known token,
 which almost determines the next token. They act on [PAD] rows only; every other row is computed as without them.
-Sun et al., "Lexical unit decoding", arXiv:2405.15208, where the whole model is trained; units beside the feed-forward
-layer: He et al., arXiv:2110.04366.
+Sun et al., "Lexical unit decoding", arXiv:2405.15208, where the whole model is trained; units parallel to the
+feed-forward layer: He et al., arXiv:2110.04366.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _TRIAL = "stretto.local_engine.research.lexical.compiled.pads:trial"
 
 @dataclass(frozen=True, slots=True)
 class AnchoredRows(Rows):
-    """Rows that know their anchors otherwise than by their ancestry, as those of a training do."""
+    """Rows whose anchors are not given by their ancestry, as in training."""
 
     def anchored(self, states: Tensor) -> Tensor:
-        """For each row the state of its anchor: the last known token before it # [batch, rows, hidden]."""
+        """Return for each row the state of its anchor, the last known token before it # [batch, rows, hidden]."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class PadLayer:
-    """Units beside a layer, for [PAD] rows, with matrices as `torch.nn.functional.linear` takes them."""
+    """Units parallel to a layer, for [PAD] rows, with matrices as for `torch.nn.functional.linear`."""
 
     units_in: Weight  # [units, hidden]
     units_out: Weight  # [hidden, units]
@@ -67,22 +67,22 @@ class PadLayer:
         return added_product(units, self.units_out, state)
 
     def packed(self, layout: Layout | None) -> PadLayer:
-        """The same, laid out for the processor; see `stretto.local_engine.model.forward.products`."""
+        """Return a copy laid out for the processor; see `stretto.local_engine.model.forward.products`."""
         return PadLayer(packed(self.units_in, layout), packed(self.units_out, layout))
 
 
 @dataclass(frozen=True, slots=True)
 class PadAdapter:
-    """Everything that is trained for [PAD] rows; see `stretto.local_engine.model.adapters.row_adapter.RowAdapter`.
+    """All trained parts for [PAD] rows; see `stretto.local_engine.model.adapters.row_adapter.RowAdapter`.
 
-    The [PAD] number i behind the last known token has the token id ``-1 - i``. No model can choose it, so it is never
+    The [PAD] number i after the last known token has the token id ``-1 - i``. No model can choose it, so it is never
     committed.
 
     Attributes:
         places: input vector of each [PAD] in turn; k - 1 of them for k tokens at once # [places, hidden]
-        layers: additions by the number of the base's layer.
-        last: behind the last layer, over a row's own final state and its anchor's # [batch, rows, 2 * hidden]
-        _known: itself as compiled code reads it, once it was asked for; ``None`` where that cannot.
+        layers: units by the number of the base model's layer.
+        last: units after the last layer; they read final states of a row and its anchor # [batch, rows, 2 * hidden]
+        _known: cached form for compiled code; ``None`` if that cannot run it.
     """
 
     places: Tensor
@@ -104,7 +104,7 @@ class PadAdapter:
         return self.last(state, torch.cat((state, _anchored(state, rows)), -1), rows)
 
     def packed(self, *, panels: bool) -> PadAdapter:
-        """The same with its matrices laid out for the processor, in panels or as torch does."""
+        """Return a copy whose matrices are laid out for the processor, in panels or as torch does."""
         layout = None
         if panels:
             layout = layout_for(self.dense())
@@ -112,15 +112,15 @@ class PadAdapter:
         return PadAdapter(self.places.float() if panels else self.places, layers, self.last.packed(layout))
 
     def parts(self, weights: str) -> tuple[Part, ...]:
-        """What has to be compiled for it, with a model whose weights are of this kind."""
+        """Return the parts to compile for it, with a model whose weights are of this kind."""
         dense = self.dense()
         kind = kind_of(dense, held_as(dense))
         return compiled_parts.product(kind), Part(f"forward-{weights}-pads-{kind}", _TRIAL, (weights, kind))
 
     def compiled(self, rows: Rows, layers: int) -> Owned | None:
-        """Itself for the compiled forward; ``None`` where its matrices are not all panels of one type, full of units.
+        """Return it for the compiled forward; ``None`` if not all matrices are full panels of one type.
 
-        Raises `IndexError` for a [PAD] that it does not know.
+        Raises `IndexError` for an unknown [PAD].
         """
         if rows.blank is None or rows.real is not None:
             return None
@@ -164,7 +164,7 @@ class PadAdapter:
         return [part for name, part in self.tensors().items() if name != "places"]
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of it by name."""
+        """Return all tensors by name."""
         named: dict[str, Weight] = {
             "places": self.places,
             "last.units_in": self.last.units_in,
@@ -186,11 +186,11 @@ class PadAdapter:
 
 
 def _anchored(states: Tensor, rows: Rows) -> Tensor:
-    """For each row the state of its anchor: the nearest ancestor, itself included, that is no [PAD].
+    """Return for each row the state of its anchor: the nearest ancestor, or the row itself, that is not a [PAD].
 
     Args:
-        states: of all rows # [batch, rows, hidden]
-        rows: these.
+        states: states of all rows # [batch, rows, hidden]
+        rows: the rows.
     """
     if isinstance(rows, AnchoredRows):
         return rows.anchored(states)
@@ -202,7 +202,7 @@ def _anchored(states: Tensor, rows: Rows) -> Tensor:
 
 
 def write_adapter(path: Path, adapter: PadAdapter, base: str) -> None:
-    """Keep an adapter, in bfloat16, with the `fingerprint` of the weights it was trained on."""
+    """Write an adapter, in bfloat16, with the `fingerprint` of the weights it was trained on."""
     tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in adapter.tensors().items()}
     write_tensors(path, tensors, base)
 
@@ -225,9 +225,9 @@ def read_adapter(path: Path, base: str, model: str, dtype: torch.dtype, device: 
 
 
 def attach(model: LoadedModel) -> int:
-    """Give the model's forward its adapter, once; the number of [PAD]s that it was trained for.
+    """Attach the adapter to the model's forward, once, and return the number of [PAD]s it was trained for.
 
-    Raises `SettingsError` where the model has none, it belongs to other weights, or the model cannot take one.
+    Raises `SettingsError` if the model has none, it belongs to other weights, or the model cannot take one.
     """
     forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
     if not isinstance(forward, LlamaForward):

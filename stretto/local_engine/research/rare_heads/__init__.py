@@ -1,7 +1,7 @@
-"""Heads beside EAGLE-3 and MTP that are published: P-EAGLE, DFlash, DSpark, Medusa, and the assistants of Gemma 4.
+"""Published heads other than EAGLE-3 and MTP: P-EAGLE, DFlash, DSpark, Medusa, and the assistants of Gemma 4.
 
-Measured: Medusa, trained for SmolLM2 on two cores, 0.98 of the time of `auto` without it; for the pocket model 1.07
-(``benchmarks/results/trained_heads.md``). None of the published weights of the others have been run here.
+Measured on two cores: with Medusa trained for SmolLM2, `auto` takes 0.98 times as long as without; for the pocket model
+1.07 (``benchmarks/results/trained_heads.md``). None of the published weights of the others have been run here.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,4 +1,4 @@
-"""DFlash heads: one forward fills a block of masked tokens, which attend to the model's states and to each other."""
+"""DFlash heads: one forward fills a block of masked tokens that attend to the model's states and to each other."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _Linear = tuple[Tensor, Tensor | None]
 
 
 class Markov:
-    """A low-rank table of what follows each token, which the state may gate, or a memory of the tokens in front.
+    """A low-rank table of what follows each token, optionally gated by the state or with a recurrent memory.
 
     Args:
-        before: of the token in front # [vocabulary, rank]
-        after: of the token that follows # [words, rank]
+        before: vectors of the previous token # [vocabulary, rank]
+        after: vectors of the next token # [words, rank]
         gate: weight and bias of the gate, which reads the state and ``before`` # [rank, hidden + rank], [rank]
-        cell: weight and bias of a recurrent cell, which reads its memory, ``before`` and the state; it gives what it
-            forgets, what it takes in and what it says # [3 * rank, 2 * rank + hidden], [3 * rank]
+        cell: weight and bias of a recurrent cell, which reads its memory, ``before`` and the state; its outputs are the
+            forget gate, the new memory and the output # [3 * rank, 2 * rank + hidden], [3 * rank]
     """
 
     def __init__(self, before: Tensor, after: Weight, gate: _Linear | None, cell: _Linear | None) -> None:
@@ -40,12 +40,12 @@ class Markov:
 
     @property
     def rank(self) -> int:
-        """Numbers that are known of each token."""
+        """Length of the vector of each token."""
         return int(self._before.shape[1])
 
     @classmethod
     def of(cls, weights: Weights, config: Mapping[str, Any], hidden: int) -> Markov | None:
-        """Take it from a head; ``None`` where it has none. Raises `SettingsError` for a kind that is not known."""
+        """Read it from a head's weights; ``None`` if there is none. Raises `SettingsError` for an unknown kind."""
         rank = whole_number(config, "markov_rank", weights.where, least=0, usual=0)
         kind = config.get("markov_head_type", "vanilla")
         if not rank:
@@ -68,20 +68,20 @@ class Markov:
         return cls(before, after, gate, cell)
 
     def begin(self) -> Tensor:
-        """The memory in front of a block # [1, rank]."""
+        """Return the initial memory of a block # [1, rank]."""
         return self._before.new_zeros(1, self.rank)
 
     def read(self, tokens: Tensor) -> Tensor:
-        """What is known of the tokens in front # [rows] -> [rows, rank]."""
+        """Look up the vectors of the previous tokens # [rows] -> [rows, rank]."""
         return embedding(tokens, self._before)
 
     def __call__(self, tokens: Tensor, state: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """What is added to the logits of a place, and the memory behind it.
+        """Return what is added to the logits of a place, and the memory after it.
 
         Args:
-            tokens: in front # [rows]
-            state: of the block in this place # [hidden]
-            memory: behind the place before # [rows, rank]
+            tokens: previous tokens # [rows]
+            state: state of the block at this place # [hidden]
+            memory: memory after the previous place # [rows, rank]
 
         Returns:
             # [rows, words], [rows, rank]
@@ -98,12 +98,12 @@ class Markov:
 
 
 class Confidence:
-    """How likely the best token of a place is accepted, by the state of the block and the token in front.
+    """Predicts how likely the best token of a place is accepted, from the block's state and the previous token.
 
     Args:
         weight: # [hidden, or hidden + rank]
         bias: # [1]
-        markov: knows the token in front; ``None`` where only the state is read.
+        markov: provides the vector of the previous token; ``None`` if only the state is read.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, markov: Markov | None) -> None:
@@ -111,13 +111,13 @@ class Confidence:
 
     @classmethod
     def of(cls, weights: Weights, hidden: int, markov: Markov | None) -> Confidence:
-        """Take it from a head."""
+        """Read it from a head's weights."""
         name = "confidence_head.proj"
         rank = 0 if markov is None else markov.rank
         return cls(weights.get(f"{name}.weight", 1, hidden + rank)[0], weights.find(f"{name}.bias", 1), markov)
 
     def __call__(self, tokens: Tensor, state: Tensor) -> list[float]:
-        """Of a place with this state, behind each of these tokens."""
+        """Return the probability at a place with this state, after each of these tokens."""
         read = state.expand(len(tokens), -1)
         if self._markov is not None:
             read = torch.cat((read, self._markov.read(tokens)), -1)
@@ -133,15 +133,15 @@ _NAMED = ("aux_hidden_state_layer_ids", "target_layer_ids")
 
 
 class DFlash:
-    """DFlash (arXiv 2602.06036), and DSpark, which adds what follows the tokens in front of each to it.
+    """DFlash (arXiv 2602.06036), and DSpark, which adds a Markov table of the previous token.
 
-    Every committed token has keys and values made of the model's states: ``norm(fc(states))``. A block begins with the
-    last committed token, behind which masks stand. One forward fills them: place i foresees the i-th token behind the
-    last one, or, where ``sample_from_anchor`` is set, the one after it.
+    Every committed token has keys and values computed from the model's states: ``norm(fc(states))``. A block begins
+    with the last committed token, followed by masks. One forward fills them: place i predicts the i-th token after the
+    last one, or the one after that if ``sample_from_anchor`` is set.
 
     Args:
-        weights: under the names of speculators.
-        config: ``config.json``, with the sizes of the layers at its top.
+        weights: weights under the names of speculators.
+        config: ``config.json``, with the sizes of the layers at the top level.
         target: the model.
         shifted: whether layers are numbered from the first layer's output on, as z-lab and transformers do.
     """
@@ -197,36 +197,36 @@ class DFlash:
         return _DFlashReader(self)
 
     def take_in(self, states: Tensor, rows: Rows, cache: KeyValueCache) -> None:
-        """Write keys and values of committed tokens # [rows, layers * hidden]."""
+        """Write the keys and values of committed tokens, given their states # [rows, layers * hidden]."""
         fused = self._state_norm(product(states.to(self.dtype), self._fuse))
         self._decoder.remember(fused[None], rows, cache)
 
     def fill(self, tokens: Tensor, rows: Rows, cache: KeyValueCache) -> Tensor:
-        """Fill the masks # [1, block] -> final states [block, hidden]."""
+        """Fill the masks, and return the final states # [1, block] -> [block, hidden]."""
         return self._norm(self._decoder.filled(self.embed(tokens).to(self.dtype), rows, cache))[0]
 
     def logits(self, final: Tensor) -> Tensor:
-        """Logits over the head's vocabulary # [rows, hidden] -> [rows, words]."""
+        """Return logits over the head's vocabulary # [rows, hidden] -> [rows, words]."""
         return self.target.read_out(final) if self._read_out is None else product(final, self._read_out)
 
 
 class _DFlashReader:
-    """Keeps the keys and values of the committed tokens of one sequence."""
+    """Reader of one sequence, with the keys and values of its committed tokens."""
 
     def __init__(self, head: DFlash) -> None:
         self._head, self._device = head, head.target.device
         self._cache, self._held = KeyValueCache(1), 0
         self._unread: list[Tensor] = []
         self._token = 0
-        self._final: Tensor | None = None  # of the places of the block # [foreseen, hidden]
+        self._final: Tensor | None = None  # one for each place of the block # [foreseen, hidden]
         self._foreseen: dict[int, Tensor] = {}  # logits by place # [1, words]
         self._depths: list[int] = []  # of the nodes that were followed
-        self._memories: list[Tensor] = []  # of the Markov head, behind the text and these nodes # [rank]
+        self._memories: list[Tensor] = []  # of the Markov table, after the text and these nodes # [rank]
         self.sure: Sequence[float] | None = None
         self.begins = 0
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
-        """See `Reader`. It is done when the next draft begins, or when much has come together."""
+        """See `Reader`. The work is delayed until the next draft begins, or many rows have accumulated."""
         self._unread.append(states)
         self._token = tokens[-1]
         if sum(map(len, self._unread)) >= _READ_AT_ONCE:
@@ -243,7 +243,7 @@ class _DFlashReader:
         self._memories, memories = [], list[Tensor]()
         if head.markov is not None:
             memory = head.markov.begin()
-            if not head.from_anchor:  # the first place foresees nothing, and is remembered
+            if not head.from_anchor:  # the first place predicts nothing, but updates the memory
                 _, memory = head.markov(rows.tokens[0, :1], final[0], memory)
             memories += memory
         return self._logits([self._token], 0, memories)
@@ -263,7 +263,7 @@ class _DFlashReader:
             self._held += len(some)
 
     def _logits(self, tokens: Sequence[int], place: int, memories: list[Tensor]) -> Tensor:
-        """Logits at a place of the block, behind each of these tokens, with what a Markov head remembers of each."""
+        """Return the logits at a place of the block, after each of these tokens, given a Markov table's memories."""
         head, final = self._head, self._final
         assert final is not None  # noqa: S101 - for the type checker
         if place not in self._foreseen:

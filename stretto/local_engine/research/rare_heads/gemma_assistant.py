@@ -1,4 +1,4 @@
-"""The assistants of Gemma 4: small models that look at the keys and values of the large one."""
+"""Assistants of Gemma 4: small models that attend to the keys and values of the large one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from stretto.values.errors import SettingsError
 __all__ = ["KINDS", "GemmaAssistant"]
 
 KINDS = ("gemma4_assistant", "gemma4_unified_assistant")
-"""``model_type`` of such folders."""
+"""Values of ``model_type`` for assistants."""
 
 
 def _config(folder: Path) -> Any:
-    """What the folder says of its assistant.
+    """Return the configuration of an assistant.
 
-    All layers of an assistant share the keys and values of its model, and transformers 5.23 refuses a model whose
-    layers all share, so its own assistants cannot be made. This one says of itself what each of them does.
+    All layers of an assistant reuse the keys and values of its model. transformers 5.23 refuses models in which all
+    layers do, and so its own assistants. The returned configuration states explicitly that each layer reuses them.
     """
     config: Any = transformers.AutoConfig.from_pretrained(folder)
     text, kind = config.get_text_config(), type(config.get_text_config())
@@ -39,17 +39,17 @@ def _config(folder: Path) -> Any:
 
 
 class GemmaAssistant:
-    """Runs transformers' own code of an assistant: each token is drafted from the one before and its state.
+    """Runs transformers' code of an assistant: each token is drafted from the previous one and its state.
 
-    It has no keys and values of its own. All its layers look at those which the model's last layers of each kind make,
-    from the place of the last committed token, however far ahead it drafts.
+    It has no keys and values itself. All its layers attend to those of the model's last layer of each kind, from the
+    position of the last committed token, however far ahead it drafts.
 
     Args:
-        model: of transformers, that the assistant was trained for.
+        model: model of transformers that the assistant was trained for.
         head: folder of the assistant.
         target: the model, as its heads see it.
 
-    Raises `SettingsError` where transformers cannot read it or it does not fit.
+    Raises `SettingsError` if transformers cannot read it or it does not fit.
     """
 
     kind = "gemma4_assistant"
@@ -88,7 +88,7 @@ class GemmaAssistant:
         self.shapes = {
             kind: (size.num_key_value_heads, size.head_dim) for kind, size in zip(shared, sizes, strict=True)
         }
-        """Heads and width of the keys of each kind of layers, in the order of `layers`."""
+        """Number of heads and width of the keys of each kind of layer, in the order of `layers`."""
         self._assistant, self.target = read.to(model.device).eval().requires_grad_(False), target
 
     def reader(self) -> _GemmaReader:
@@ -97,12 +97,12 @@ class GemmaAssistant:
     def run(
         self, tokens: Tensor, states: Tensor, position: int, seen: dict[str, tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """Draft behind some tokens, each alone.
+        """Draft after tokens, independently of each other.
 
         Args:
-            tokens: # [rows]
-            states: of what came before each # [rows, hidden]
-            position: of the last committed token.
+            tokens: token ids # [rows]
+            states: state before each token # [rows, hidden]
+            position: position of the last committed token.
             seen: keys and values by kind of layer # [1, num_kv_heads, kv_len, head_dim]
 
         Returns:
@@ -121,7 +121,7 @@ class GemmaAssistant:
 
 
 class _GemmaReader:
-    """Keeps the keys and values that the model made of one sequence."""
+    """Reader of one sequence, with the model's keys and values."""
 
     sure: Sequence[float] | None = None
     begins = 0
@@ -131,9 +131,9 @@ class _GemmaReader:
         self._read = 0
         self._token = 0
         self._state = torch.empty(0)  # [hidden]
-        self._new: list[Tensor] = []  # keys and values of all kinds, side by side # [rows, numbers]
+        self._new: list[Tensor] = []  # keys and values of all kinds, concatenated # [rows, numbers]
         self._seen: dict[str, tuple[Tensor, Tensor]] = {}
-        self._given: list[Tensor] = []  # behind the text and the nodes that were followed # [hidden]
+        self._given: list[Tensor] = []  # states after the text and the nodes that were followed # [hidden]
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
         hidden = self._head.target.hidden
@@ -156,7 +156,7 @@ class _GemmaReader:
         return logits
 
     def _look(self) -> None:
-        """Put what was read behind what is seen already."""
+        """Append new keys and values to those seen already."""
         if not self._new:
             return
         whole, self._new = torch.cat(self._new), []

@@ -1,4 +1,4 @@
-"""Medusa's heads, which read the last state only: one small network for each token ahead."""
+"""Medusa heads, which read the last state only: one small network for each token ahead."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST = 1000  # of heads, and of the blocks of one
 
 
 class Medusa:
-    """Residual blocks behind the model's last state, for each token ahead (Cai et al., arXiv 2401.10774).
+    """Residual blocks on top of the model's last state, for each token ahead (Cai et al., arXiv 2401.10774).
 
-    Head k, from 0 on, foresees the token after the one that the model itself chooses, and k further. Each of its blocks
-    adds ``silu(W s + b)`` to the state s, from the model's last one on; then follow logits of its own.
+    Head k, from 0 on, predicts the token k + 1 places after the one that the model chooses itself. Each of its blocks
+    adds ``silu(W s + b)`` to the state s, starting with the model's last one; then its output matrix gives the logits.
 
     Args:
-        weights: ``K.B.linear.weight`` and ``K.B.linear.bias`` of block B of head K, and ``K.N.weight`` behind N blocks;
-            ``d2t`` for a vocabulary of its own.
+        weights: ``K.B.linear.weight`` and ``K.B.linear.bias`` of block B of head K, and ``K.N.weight`` after N blocks;
+            ``d2t`` for a separate vocabulary.
         config: ``medusa_num_heads`` and ``medusa_num_layers``.
         target: the model.
     """
@@ -57,14 +57,14 @@ class Medusa:
         return _MedusaReader(self)
 
     def logits(self, head: int, state: Tensor) -> Tensor:
-        """What a head foresees, by its number and the model's last state # [1, hidden] -> [1, words]."""
+        """Return the logits of a head, by its number and the model's last state # [1, hidden] -> [1, words]."""
         for weight, bias in self._blocks[head]:
             state = state + silu(product(state, weight, bias))
         return product(state, self._last[head])
 
 
 class _MedusaReader:
-    """Remembers the last state."""
+    """Reader of one sequence, with the last state."""
 
     sure: Sequence[float] | None = None
     begins = 0
@@ -88,7 +88,7 @@ class _MedusaReader:
         return self._logits(depths[0]).expand(len(tokens), -1) if depths[0] < self._head.foresees else None
 
     def _logits(self, depth: int) -> Tensor:
-        """What follows any path of this length # [1, words]."""
+        """Return the logits after any path of this length # [1, words]."""
         assert self._state is not None  # noqa: S101 - for the type checker: the prompt was read
         if depth not in self._foreseen:
             self._foreseen[depth] = self._head.logits(depth, self._state)

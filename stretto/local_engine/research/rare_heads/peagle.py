@@ -1,4 +1,4 @@
-"""P-EAGLE heads: EAGLE-3 that drafts all its tokens in one run, behind rows that stand for those it cannot know."""
+"""P-EAGLE heads: EAGLE-3 that drafts all tokens in one run, with mask rows for the tokens it does not know yet."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _FORESEEN = 8  # where the folder does not say it, as speculators trains them
 class PEagle:
     """P-EAGLE: arXiv 2602.01469.
 
-    Behind the last committed row stand rows of a mask token and a learned state, which see what is before them. The
-    i-th of them foresees the token i places behind what the committed row foresees, whatever stands between.
+    The last committed row is followed by rows of a mask token and a learned state, which see what comes before them.
+    The i-th of them predicts the token i places after the one that the committed row predicts, whatever is in between.
 
     Args:
-        weights: under the names of speculators: those of EAGLE-3, and ``mask_hidden``.
-        config: ``config.json``, with the sizes of the layers at its top.
+        weights: weights under the names of speculators: those of EAGLE-3, and ``mask_hidden``.
+        config: ``config.json``, with the sizes of the layers at the top level.
         target: the model.
     """
 
@@ -49,7 +49,7 @@ class PEagle:
 
 
 def _foreseen(config: Mapping[str, Any], where: str) -> int:
-    """Tokens that the folder proposes to draft at a time."""
+    """Return the number of tokens to draft at a time, by the configuration."""
     of_speculators = config.get("speculators_config")
     methods = of_speculators.get("proposal_methods") if isinstance(of_speculators, dict) else None
     methods = methods if isinstance(methods, list) else []
@@ -59,7 +59,7 @@ def _foreseen(config: Mapping[str, Any], where: str) -> int:
 
 
 class _PEagleReader:
-    """Keeps the keys and values of the committed rows of one sequence; those of masks are overwritten."""
+    """Reader of one sequence, with the keys and values of its committed rows; those of masks are overwritten."""
 
     sure: Sequence[float] | None = None
     begins = 0
@@ -67,13 +67,13 @@ class _PEagleReader:
     def __init__(self, head: PEagle) -> None:
         self._head, self._device = head, head.target.device
         self._cache, self._held = KeyValueCache(1), 0
-        self._tokens: list[int] = []  # that were not read yet, and the states in front of them
+        self._tokens: list[int] = []  # that were not read yet; `_states` has the states before them
         self._states: list[Tensor] = []
         self._foreseen = torch.empty(0)  # logits by place # [foresees, words]
         self._depths: list[int] = []  # of the nodes that were followed
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
-        """See `Reader`. It is done when the next draft begins, or when much has come together."""
+        """See `Reader`. The work is delayed until the next draft begins, or many rows have accumulated."""
         self._tokens += tokens
         self._states.append(states)
         while len(self._tokens) > READ_AT_ONCE:
@@ -94,7 +94,7 @@ class _PEagleReader:
         return self._foreseen[place].expand(len(tokens), -1) if place < self._head.foresees else None
 
     def _run(self, count: int, masks: int) -> Tensor:
-        """Read some of the rows that wait, and masks behind them # [rows, own]."""
+        """Read the first ``count`` waiting rows, then masks, and return the final states # [rows, own]."""
         head, states = self._head, torch.cat(self._states)
         tokens, own = [*self._tokens[:count], *[head.mask] * masks], states[:count]
         if masks:

@@ -1,4 +1,4 @@
-"""Tells which of these heads a folder holds; see `stretto.local_engine.research_registry.HeadReaders`."""
+"""Recognition of these heads in a folder; see `stretto.local_engine.research_registry.HeadReaders`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def kind(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, MakeHe
 
 
 def _published_dflash(weights: Weights, config: Mapping[str, Any], target: Target) -> DFlash:
-    """DFlash as its authors publish it, and as transformers does, whose windows are one token wider and see ahead."""
+    """Make a DFlash head of its authors, or of transformers, whose windows are one token wider and see ahead."""
     if config.get("model_type") == "muse_glimmer_assistant":
         window = whole_number(config, "sliding_window", weights.where)
         config = {**config, "sliding_window": window + 1, "sliding_window_non_causal": True}

@@ -1,4 +1,4 @@
-"""Compiled code of the suffix automaton.
+"""Compiled code of lexical unit decoding.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -1,4 +1,4 @@
-"""A [PAD] adapter in the compiled forward: blank rows are [PAD]s."""
+"""[PAD] adapters in the compiled forward, where blank rows are [PAD]s."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _ROWS, _UNITS = 3, PANEL  # of the trial
 
 
 class CompiledPads(NamedTuple):
-    """An adapter, which rows are [PAD]s, and buffers that the threads of a forward share.
+    """An adapter, a flag for each [PAD] row, and buffers shared by the threads of a forward.
 
     Attributes:
-        like: see `multiply_part`; of the adapter's matrices.
+        like: see `multiply_part`; for the adapter's matrices.
         vectors: input vector of each [PAD] # [pads, hidden]
-        layers: addresses of the matrices into the units and out of them, and the number of units; the last layer at
-            the end # [layers + 1, 3]
-        padded: whether a row is a [PAD] # [count]
-        added: by the units # [count, hidden]
-        units: # [count * units]
+        layers: addresses of the matrices into and out of the units, and the number of units; the adapter's last layer
+            comes last # [layers + 1, 3]
+        padded: whether each row is a [PAD] # [count]
+        added: output of the units # [count, hidden]
+        units: buffer of the units # [count * units]
     """
 
     like: NDArray[np.generic]
@@ -114,7 +114,7 @@ def _add_units(pads, layer, read, state, counter, part, parts):
 
 @inner
 def _finish(pads, inputs, state, counter, part, parts):
-    """Add the units of the last layer, which read a row's own state and that of its anchor."""
+    """Add the units of the last layer, which read the states of a row and of its anchor."""
     both = _anchored(state, inputs.batches, inputs.lines, inputs.ancestry, pads.padded)
     barrier(counter, parts)
     _add_units(pads, pads.layers[-1], both, state, counter, part, parts)
@@ -122,7 +122,7 @@ def _finish(pads, inputs, state, counter, part, parts):
 
 @inner
 def _anchored(state, batches, lines, ancestry, padded):
-    """Append to each row its anchor, the nearest ancestor that is no [PAD] # [count, 2 * hidden]."""
+    """Append to each row the state of its anchor, the nearest ancestor that is not a [PAD] # [count, 2 * hidden]."""
     hidden = state.shape[1]
     both = np.empty((len(state), 2 * hidden), np.float32)
     for row in range(len(state)):
@@ -139,10 +139,10 @@ def trial(weights: str, pads: str) -> None:
     """Run a layer on a tree with a [PAD], with an adapter of ones. Raises RuntimeError for a wrong result.
 
     Args:
-        weights: kind of the model's.
-        pads: kind of the adapter's.
+        weights: kind of the model's weights.
+        pads: kind of the adapter's weights.
     """
-    from stretto.local_engine.kernels import trials  # noqa: PLC0415 - the compiler alone runs it
+    from stretto.local_engine.kernels import trials  # noqa: PLC0415 - only the compiler runs this
 
     hidden = trials.HIDDEN
     units_in, units_out, last = (

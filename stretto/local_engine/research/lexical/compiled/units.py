@@ -1,4 +1,4 @@
-"""Compiled code that makes drafts from the predictions of [PAD] rows, and chooses the [PAD]s worth their rows."""
+"""Compiled code that makes drafts from the predictions of [PAD] rows, and chooses [PAD]s that are worth their rows."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from stretto.local_engine.kernels.compiling.jit import inner, python_or_compiled
 __all__ = ["ROWS", "Units", "learn", "no_predictions", "plan"]
 
 ROWS = 24
-"""Of a draft at most."""
+"""Maximum number of rows of a draft."""
 
 _MAX_GUESSES = 12
-_MIN_SURVIVAL = 0.02  # below it nothing is drafted
-_FIRST_YIELD = 0.6  # accepted tokens of the first position, until some were seen
-_YIELD_DECAY = 0.65  # of each position, relative to the one before it
-_YIELD_RATE = 1 / 16  # of what a step showed, to the yield
-_RECOVERY_RATE = 1 / 32  # of the way back to the first yield, where predictions yielded nothing
+_MIN_SURVIVAL = 0.02  # nothing is drafted below it
+_FIRST_YIELD = 0.6  # initial yield of the first position, in accepted tokens
+_YIELD_DECAY = 0.65  # initial yield of each position, relative to the previous one
+_YIELD_RATE = 1 / 16  # learning rate of the yields
+_RECOVERY_RATE = 1 / 32  # rate of return to the initial yield, while nothing is drafted
 _CONFIDENCE_BOUNDS = (0.5, 0.8, 0.95)
-_MAX_PROBABILITY = 0.98  # nothing is certain
-_COUNT_DECAY = 0.99  # of what was seen: after a hundred trials one counts 1/e
+_MAX_PROBABILITY = 0.98  # no prediction is certain
+_COUNT_DECAY = 0.99  # decay of counts: after a hundred trials one counts 1/e
 
 Counters = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class Units(NamedTuple):
-    """What [PAD]s have predicted, and what is known of such predictions.
+    """Predictions of [PAD]s, and statistics of such predictions.
 
     Attributes:
-        tokens: predicted for each position, the most probable one first # [positions, k]
+        tokens: predicted tokens of each position, the most probable one first # [positions, k]
         chances: their probabilities # [positions, k]
-        gains: accepted tokens that a [PAD] for each position has yielded # [positions]
-        known: number of positions predicted, and how sure the model was of the token before them # [2]
+        gains: yield of a [PAD] for each position, in accepted tokens # [positions]
+        known: number of predicted positions, and certainty class of the token before them # [2]
         counters: see `UnitExperience`.
     """
 
@@ -47,14 +47,14 @@ class Units(NamedTuple):
 
 
 def no_predictions(pads: int, breadth: int, counters: Counters) -> Units:
-    """Arrays for the predictions of this many [PAD]s."""
+    """Return empty arrays for the predictions of this many [PAD]s."""
     gains = np.array([_FIRST_YIELD * _YIELD_DECAY**pad for pad in range(pads)])
     return Units(np.empty((pads, breadth), np.int64), np.empty((pads, breadth)), gains, np.zeros(2, int), counters)
 
 
 @inner
 def _estimate(counters, coarse, fine, claim):
-    """Correct a claim by the hits and claims of its kinds; see `UnitExperience`."""
+    """Return a claim corrected by the hits and claims of its kinds; see `UnitExperience`."""
     wide, narrow = counters
     factor = (wide[coarse, 0] + 1) / (wide[coarse, 1] + 1)
     factor = (narrow[fine, 0] + factor) / (narrow[fine, 1] + 1)
@@ -63,7 +63,7 @@ def _estimate(counters, coarse, fine, claim):
 
 @inner
 def _record(counters, coarse, fine, claim, hit):
-    """Note whether a prediction was right."""
+    """Record whether a prediction was right."""
     wide, narrow = counters
     for counter in (wide[coarse], narrow[fine]):
         counter[0] = counter[0] * _COUNT_DECAY + hit
@@ -78,7 +78,7 @@ def _kind(depth, rank, certainty):
 
 @inner
 def _consider(units, heap, above, parent, depth, rank):
-    """Put the combination that continues with this prediction on the heap."""
+    """Push the combination that continues with this prediction."""
     if depth < units.known[0] and rank < units.tokens.shape[1]:
         coarse, fine = _kind(depth, rank, units.known[1])
         survival = above * _estimate(units.counters, coarse, fine, units.chances[depth, rank])
@@ -88,7 +88,7 @@ def _consider(units, heap, above, parent, depth, rank):
 
 @inner
 def _grow(units, room, tokens, parents, survival):
-    """Write down the most probable combinations of the predictions, in order; return their number."""
+    """Write the most probable combinations of the predictions, in order, and return their number."""
     heap = [(0.0, np.int64(0), np.int64(0), np.int64(0))]
     heap.pop()
     count = 0
@@ -104,7 +104,7 @@ def _grow(units, room, tokens, parents, survival):
 
 @inner
 def _take(units, room, alpha, tokens, parents, survival):
-    """Write down the predictions that are certain enough to be accepted without verification; return their number."""
+    """Write the predictions that are certain enough to be accepted without verification, and return their number."""
     count = 0
     while count < min(units.known[0], room) and units.chances[count, 0] > alpha:
         tokens[count], parents[count], survival[count] = units.tokens[count, 0], count - 1, 1.0
@@ -114,11 +114,11 @@ def _take(units, room, alpha, tokens, parents, survival):
 
 @inner
 def _choose(units, count, parents, survival, steps, room, hung):
-    """Choose how many of the nodes, and which [PAD]s, give the most tokens per millisecond.
+    """Choose the number of nodes, and the [PAD]s, that give the most tokens per millisecond; return the number.
 
-    A node yields its survival now. A [PAD] yields in the next step what such [PAD]s have yielded, if that step begins
-    where the [PAD] hangs. All requests of a batch are assumed to draft the same number. ``hung`` is the number of
-    [PAD]s behind each node, the root first # [count + 1]
+    A node yields its survival in this step. A [PAD] yields as much as such [PAD]s have yielded, in the next step, if
+    that begins at the [PAD]'s node. All requests of a batch are assumed to draft the same number. ``hung``: output,
+    number of [PAD]s after each node, the root first # [count + 1]
     """
     pads, best, chosen = len(units.gains), 1.0 / steps[0], 0
     ends, some = np.zeros(count + 1), np.zeros(count + 1, np.int64)  # probability that the next step begins there
@@ -150,7 +150,7 @@ def _choose(units, count, parents, survival, steps, room, hung):
 
 @inner
 def _fade(units):
-    """Note that the predictions yielded nothing, and forget some of that, so that they are tried again."""
+    """Lower the yields of unused predictions, and let all yields recover a little, so that [PAD]s are tried again."""
     for position in range(len(units.gains)):
         if position < units.known[0]:
             units.gains[position] -= _YIELD_RATE * units.gains[position]
@@ -160,18 +160,18 @@ def _fade(units):
 
 @python_or_compiled
 def plan(units, steps, alpha, tokens, parents, survival):
-    """Write down a draft: guesses, and behind each of them its chain of [PAD]s.
+    """Write a draft: guesses, then the chain of [PAD]s after each of them.
 
     Args:
         units: the predictions.
-        steps: milliseconds of a step with 0, 1, ... rows more for each sequence # [`ROWS` + 1]
-        alpha: predictions above it are taken as they are, and every position has its [PAD]; 1 for none.
-        tokens: of the nodes # [at most `ROWS`]
-        parents: of the nodes, -1 for the root # [as many]
-        survival: of the nodes # [as many]
+        steps: milliseconds of a step with 0, 1, ... further rows for each sequence # [`ROWS` + 1]
+        alpha: predictions above it are accepted without verification, and every position has its [PAD]; 1 for none.
+        tokens: output, token of each node # [at most `ROWS`]
+        parents: output, parent of each node, -1 for the root # [as many]
+        survival: output, survival of each node # [as many]
 
     Returns:
-        number of guesses, number of nodes, and what the rows of the guesses cost, in steps without drafts.
+        number of guesses, number of nodes, and the cost of the guesses' rows, in steps without drafts.
     """
     room = len(tokens)
     if alpha < 1:
@@ -196,22 +196,22 @@ def plan(units, steps, alpha, tokens, parents, survival):
 
 @python_or_compiled
 def learn(units, path, accepted, took, rows, tops, probabilities):
-    """Note how good the predictions were, and store the new ones.
+    """Record how good the predictions were, and store the new ones.
 
     Args:
-        units: the predictions, replaced by the new ones.
+        units: the predictions, which are replaced by the new ones.
         path: the tokens that were committed # [any]
         accepted: number of them that had been drafted.
         took: see `plan`.
-        rows: of the last accepted token, and of the [PAD]s that predict what follows it # [1 or more]
+        rows: row of the last accepted token, then those of the [PAD]s that predict what follows it # [1 or more]
         tops: the most probable tokens of each row, in order # [all rows, k], or none
-        probabilities: theirs.
+        probabilities: probabilities of ``tops``.
     """
     predicted, certainty = units.known
     for position in range(predicted):
         gain = (1.0 if accepted > position else 0.0) - took / predicted
         units.gains[position] += _YIELD_RATE * (gain - units.gains[position])
-    for depth in range(min(predicted, len(path))):  # each position, as long as those before it were right
+    for depth in range(min(predicted, len(path))):  # positions up to the first wrong one
         for rank in range(units.tokens.shape[1]):
             coarse, fine = _kind(depth, rank, certainty)
             hit = units.tokens[depth, rank] == path[depth]
