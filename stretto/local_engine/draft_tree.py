@@ -21,7 +21,7 @@ class DraftTree:
 
     Provisional: it may change in any release.
 
-    Every kind of draft is one: a chain (prompt lookup), several chains (n-grams), a real tree (top-k
+    Every kind of draft is one: a chain (prompt lookup), multiple chains (n-grams), a real tree (top-k
     successors), and the window of lookahead decoding (Fu et al., arXiv:2402.02057): its level 0 is a chain from
     the root, the parent of L1[i] is L0[i-1] (the root for i = 0), and that of Lk[i] is L(k-1)[i]; ancestors and
     positions then come out as in the paper's mask.

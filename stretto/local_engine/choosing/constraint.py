@@ -1,4 +1,4 @@
-"""Answers constrained to a JSON schema or a regular expression: which tokens may come next.
+"""Answers constrained to a JSON schema or a regular expression: which tokens can come next.
 
 The grammars are those of llguidance (Earley parsing over a trie of the vocabulary). This module keeps one parser in
 step with one answer and the drafts for it.
@@ -45,7 +45,7 @@ class Constraint:
 
     Args:
         matcher: a matcher at the beginning of the answer; a copy of it is advanced.
-        ends: end tokens; allowed only where the answer may end.
+        ends: end tokens; allowed only where the answer can end.
         vocabulary: the matcher knows the token ids below this; a model can have more.
         unheld: keywords of the schema that the grammar does not enforce: the answer has to be checked for them.
     """
@@ -95,7 +95,7 @@ class Constraint:
         return legal
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Advance over tokens that are committed."""
+        """Advance over committed tokens."""
         read = [token for token in tokens if token not in self._ends]
         self._go_to(read)
         self._ahead = []

@@ -71,7 +71,7 @@ def choose_at_once(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[
 
 
 def highest_or_none(scores: Tensor) -> Tensor:
-    """The index of the largest number of each row, -1 where that is NaN or infinite # [..., vocabulary] -> [...]."""
+    """Return the index of each row's largest number, -1 if that is NaN or infinite # [..., vocabulary] -> [...]."""
     values, indices = widen(scores).max(-1)
     return torch.where(values < torch.inf, indices, -1)
 

@@ -74,7 +74,7 @@ def _for_kind(kind: str, rows: Sequence[Row], slack: float) -> Advice:
 
 def _reason(chosen: Row, plain: Row, fastest: str, speeds: dict[str, float], close: Sequence[str]) -> str:
     assert chosen.ms_per_token is not None  # noqa: S101 - it has a speed-up; for the type checker
-    assert plain.ms_per_token is not None  # noqa: S101 - likewise
+    assert plain.ms_per_token is not None  # noqa: S101 - as above
     reason = (
         f"{chosen.ms_per_token.median:.2f} ms a token against {plain.ms_per_token.median:.2f} without drafts, "
         f"{speeds[chosen.method]:.2f} times as fast, with {chosen.tokens_per_step:.2f} tokens a step"

@@ -140,7 +140,7 @@ def bench(
         progress: called before each generation with the number done, the total, and what is next.
 
     Raises `SettingsError` for a model that drafts nothing and for a draft model with another tokenizer,
-    `ContextOverflowError` for a prompt that does not fit into the model, and whatever a generation fails with.
+    `ContextOverflowError` for a prompt that does not fit into the model, and any error of a generation.
     """
     if model.diffusion is not None:
         raise SettingsError(

@@ -51,16 +51,16 @@ class Engine:
             tokens, such as the next turn of a chat; at most a quarter of `LoadedModel.cache_tokens`. Only prompts of
             one tenant (`Generation.tenant`) are compared, since `cached_tokens` reveals how much they share. Entries of
             the tenant that uses most memory are evicted first.
-            draft_history_tokens: number of tokens of earlier answers, per tenant, in which `suffix` and `auto` look for
-                drafts. With 0, the default here, the speed of a request reveals nothing about other answers.
-            files: texts in which they look as well.
-            threads: maximum for one step; by default chosen by the size of the model and the number of rows.
-            draft: a smaller model with the same tokenizer, for the decoding method that takes one.
-            head: folder of a head that drafts from the model's hidden states.
-            method_options: options of decoding methods, by the method's name.
-            measure: whether to time steps by their number of rows from the start, while there is no request; otherwise
-                this begins with the first request whose method weighs its drafts. Until then, rows count as expensive.
-            drafters: decoding methods by name; a model that writes blocks at once has others.
+        draft_history_tokens: number of tokens of earlier answers, per tenant, in which `suffix` and `auto` look for
+            drafts. With 0, the default here, the speed of a request reveals nothing about other answers.
+        files: texts in which they look as well.
+        threads: maximum for one step; by default chosen by the size of the model and the number of rows.
+        draft: a smaller model with the same tokenizer, for the decoding method that takes one.
+        head: folder of a head that drafts from the model's hidden states.
+        method_options: options of decoding methods, by the method's name.
+        measure: whether to time steps by their number of rows from the start, while there is no request; otherwise
+            this begins with the first request whose method weighs its drafts. Until then, rows count as expensive.
+        drafters: decoding methods by name; a model that writes blocks at once has others.
     """
 
     def __init__(

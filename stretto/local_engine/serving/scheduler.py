@@ -235,7 +235,7 @@ class Scheduler:
         if self._prefill is not None and self._reading:
             try:
                 self._read(self._prefill)
-            except Exception as error:  # noqa: BLE001 - whatever it raises ends these requests, not the engine
+            except Exception as error:  # noqa: BLE001 - any error ends these requests, not the engine
                 self._fail(self._reading, error)
                 self._prefill = None
         if self._running and not all(handle.finished for handle in self._running):

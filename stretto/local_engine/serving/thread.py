@@ -166,7 +166,7 @@ class EngineThread:
         return None
 
     def end(self) -> None:
-        """Tell the thread to end, with every request for the reason ``cancelled``; does not wait."""
+        """Signal the thread to end all requests with the reason ``cancelled``, then itself. Does not wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

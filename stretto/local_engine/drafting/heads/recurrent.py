@@ -152,7 +152,7 @@ class RecurrentReader:
 
 
 def answered(readers: Sequence[RecurrentReader], asked: Sequence[Nodes | None]) -> list[Tensor]:
-    """Answer `RecurrentReader.first`, or `RecurrentReader.behind` where there are nodes, for readers of one head."""
+    """Run a head for its readers; return the logits of `RecurrentReader.first`, or of `behind` if there are nodes."""
     running, before, parts, wanted, start = list[RecurrentReader](), list[Tensor](), list[Part](), list[int](), 0
     for reader, nodes in zip(readers, asked, strict=True):
         prepared = reader.prepare(nodes)

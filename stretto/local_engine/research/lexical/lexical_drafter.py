@@ -162,7 +162,7 @@ class Lexical:
         return gains.rests(sequences, _PATIENCE)
 
     def _judge(self, context: DraftContext) -> None:
-        """Record the gain of the last draft, by its step's duration; the gain of [PAD]s alone shows in the next step."""
+        """Record the gain of the last draft, by its step's duration; that of [PAD]s alone shows in the next step."""
         gained, self._gained = self._gained, -1
         if gained >= 0:
             if self._guesses:

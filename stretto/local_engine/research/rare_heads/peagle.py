@@ -18,7 +18,7 @@ from stretto.local_engine.model.forward.rows import Rows
 __all__ = ["PEagle"]
 
 _MOST = 1000
-_FORESEEN = 8  # where the folder does not say it, as speculators trains them
+_FORESEEN = 8  # if the configuration has no number; speculators' default
 
 
 class PEagle:

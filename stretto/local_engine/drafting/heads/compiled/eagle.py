@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
+from numba import carray  # type: ignore[attr-defined]  # numba does not export it explicitly
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.attention import mix, visible, write
