@@ -139,7 +139,7 @@ class DraftTree:
         return nodes[::-1]
 
     def prune(self, rows: int, depth: int | None = None) -> tuple[DraftTree, list[int]]:
-        """Return a tree of at most ``rows`` nodes, those most likely to survive, and none deeper than ``depth``.
+        """Keep at most ``rows`` nodes, those most likely to survive, and none deeper than ``depth``.
 
         Nodes marked `kept` come before all others. The depth limit is the end of the generation: nothing after it can
         be accepted, so it applies to kept nodes too.
@@ -162,7 +162,7 @@ class DraftTree:
         return self.only(sorted(allowed[: max(rows, 0)]))
 
     def chain(self) -> tuple[DraftTree, list[int]]:
-        """Return one path: from the root down, the child most likely to survive. Returns what `prune` does."""
+        """Keep one path: from the root down, the child most likely to survive. Returns what `prune` does."""
         best: dict[int, int] = {}
         for node, parent in enumerate(self.parents):
             if parent not in best or self.survival[node] > self.survival[best[parent]]:
@@ -174,7 +174,7 @@ class DraftTree:
         return self.only(nodes)
 
     def only(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
-        """Return a tree of these nodes, given parents first. Returns what `prune` does."""
+        """Keep these nodes, given parents first. Returns what `prune` does."""
         indices, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost)
         for node in nodes:
             parent = self.parents[node]

@@ -149,7 +149,7 @@ def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
     """Choose the token that follows each row: the one with the highest of its `scores`."""
     rows, chosen = _adjusted(logits, samplers, paths), [0] * len(samplers)
     compiled = _compiled(rows)
-    for unlimited in (True, False):  # each kind in the same way, whatever else is in the batch
+    for unlimited in (True, False):  # each kind by its own method, whatever else is in the batch
         own = [row for row, sampler in enumerate(samplers) if sampler.unlimited == unlimited]
         if own:
             some = rows if len(own) == len(samplers) else rows[torch.tensor(own, device=rows.device)]
