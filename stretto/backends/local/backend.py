@@ -209,7 +209,7 @@ class LocalBackend:
                 engine.forget_learned()
 
     def load_now(self) -> Load:
-        """Return how many sequences are in the batch or waiting for a place in it."""
+        """Return how many sequences are in the batch or wait for a place in it, and how many of them wait."""
         engine = self._loader.engine
         if engine is None:
             return Load()

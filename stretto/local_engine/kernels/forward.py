@@ -204,7 +204,7 @@ def _add_bias(state, bias, part, parts):
 
 @inner
 def _add_normed(added, norm, epsilon, summand, state, counter, part, parts):
-    """Normalise a layer's output, and add this part of it to the state # [count, hidden]; nothing without a norm."""
+    """Normalise what a layer adds, and add this part of it to the state # [count, hidden]; nothing without a norm."""
     if len(norm) > 0:
         normalise(added, norm, epsilon, summand)
         count, width = state.shape

@@ -1,4 +1,4 @@
-"""The model of one forward: loading, layers, and the key-value cache.
+"""Loads a model and runs its forward: layers, and the key-value cache.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -140,7 +140,7 @@ def strftime_now(form: str) -> str:
 
 
 def _new_dict(*args: Any, **fields: Any) -> dict[Any, Any]:
-    return dict(*args, **fields)  # a function, because the class has attributes that the sandbox must not see
+    return dict(*args, **fields)  # a function, because the class has attributes that the sandbox need not know
 
 
 def _tojson(

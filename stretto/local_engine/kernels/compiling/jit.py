@@ -76,7 +76,7 @@ class _Entry(Kernel):
 
 
 class _Either(Kernel):
-    """A function that runs compiled in threads that called `run_compiled`, and in Python otherwise."""
+    """A function that runs compiled in threads that called ``run_compiled(True)``, and in Python otherwise."""
 
     _missing_since = -1
 

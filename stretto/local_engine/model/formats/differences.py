@@ -1,7 +1,7 @@
 """Differences to add to a model's weights, in four bits, in a file with the fingerprint of these weights.
 
 A model can be stored as changes of another one: ``"changes_of"`` in its ``config.json`` gives the path to the base,
-relative to its own folder. The differences of the weights are in that folder, and everything else comes from the base.
+relative to its own folder. That file lies next to the differences of the weights; everything else comes from the base.
 """
 
 from __future__ import annotations

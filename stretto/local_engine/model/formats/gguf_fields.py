@@ -23,7 +23,7 @@ _WHOLE = (
     *("attention.value_length", "rope.dimension_count"),
 )
 _LEAST = {"context_length": 2, "rope.freq_base": 1, "attention.layer_norm_rms_epsilon": 0}
-"""Minimum values of fields of an architecture, if a smaller one would only show as an error in its arithmetic."""
+"""Minimum values of an architecture's fields, where a smaller one would only show as an error in its arithmetic."""
 _TURNS_A_PART = ("nemotron",)
 """Architectures that are known to rotate only some dimensions of a head."""
 

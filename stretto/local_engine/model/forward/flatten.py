@@ -106,7 +106,7 @@ def lineage(parents: Sequence[int], rows: int) -> list[int]:
 
 
 def ancestry(lines: Sequence[int]) -> NDArray[np.bool_]:
-    """Unpack the bits of each lineage # [rows, rows]. Callers cache the result, so it must not be written to."""
+    """Unpack the bits of each lineage # [rows, rows]. `_shape` caches the result, so it must not be written to."""
     rows, width = len(lines), (len(lines) + 7) // 8
     packed = b"".join(line.to_bytes(width, "little") for line in lines)
     table = np.frombuffer(packed, dtype=np.uint8).reshape(rows, width)

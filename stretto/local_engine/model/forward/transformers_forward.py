@@ -241,7 +241,7 @@ def _redirected(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tuple[Ten
     return found
 
 
-def _attend(  # noqa: PLR0917 - the signature of torch's
+def _attend(  # noqa: PLR0917 - torch's signature
     query: Tensor,
     key: Tensor,
     value: Tensor,

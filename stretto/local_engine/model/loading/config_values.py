@@ -52,7 +52,7 @@ def wrong_value(config: Mapping[str, Any]) -> str:
 
 
 def wrong_rotation(config: Mapping[str, Any]) -> str:
-    """Return the first wrong number of the rotary embeddings, whose fields are the same in all architectures."""
+    """Like `wrong_value`, for the numbers of rotary embeddings, whose fields are the same in all architectures."""
     return next(_wrong_rotations(config), "")
 
 

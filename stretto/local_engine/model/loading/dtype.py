@@ -17,7 +17,7 @@ _COMPUTED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def chosen_dtype(name: str | None, device: torch.device) -> torch.dtype:
-    """Return the floating-point type of that name; by default the half precision of ``device`` if any, else float32.
+    """Return the floating-point type of a name; by default half precision if ``device`` computes in it, else float32.
 
     Raises `SettingsError` for a name torch does not know, and for a type it does not compute in.
     """

@@ -1,8 +1,7 @@
 """Chooses a forward that runs a model correctly: each is compared with the model itself before it is used.
 
 transformers has hundreds of architectures. A configuration does not show whether a model supports a mask of draft
-trees, batches of unequal lengths and a cache that keeps every slot. So this is tested when it is loaded, with a few
-dozen tokens.
+trees, batches of unequal lengths and a cache that keeps every slot. So this is tested at load, with a few dozen tokens.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def choose_forward(
 def _lean(
     model: Any, limit: float, *, packed: bool, ready: Callable[[Sequence[Part]], bool], owned: bool
 ) -> Forward | None:
-    """Return the lean forward, packed if possible, if its logits are within ``limit`` of the model's.
+    """Return the lean forward if its logits are within ``limit`` of the model's; packed if those of the packed one are.
 
     It is checked because a model can look like the family and differ in something that its configuration hides, and
     because compiled code can fail on another processor. It is created outside inference mode: tensors created inside
@@ -293,7 +292,7 @@ def disagreement(expected: Expected, forward: Forward) -> float:
 
     Returns:
         the largest difference of the logits, relative to their standard deviation: only rounding, unless the attention
-            of the model does not follow the mask and the cache.
+        of the model does not follow the mask and the cache.
     """
     texts, device = expected.texts, expected.device
     tree, paths = _draft(expected.vocabulary)

