@@ -76,7 +76,7 @@ class BlockModels:
         rule_names: returns the methods of a model, the default first.
         rules_for: returns for a model what makes the rule of one request, by the name of the method.
         check: raises `InvalidRequestError` for a request that a model cannot fulfil.
-        checked_form: returns the form with its mask token. Raises `BackendError` for a model that cannot be run so.
+        checked_form: returns the form with its mask token. Raises `BackendError` for a model that cannot run.
         block_forward: returns the forward of a model whose blocks transformers refines.
         batch: returns the loop of a model, given a function that returns whether a row's request was cancelled.
     """

@@ -94,7 +94,7 @@ def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenLogprob]
     Args:
         logits: the row that each token was chosen from # [tokens, vocabulary]
         tokens: the chosen tokens.
-        top: number of most probable alternatives to report for each.
+        top: number of most probable tokens to report with each.
     """
     wide = widen(logits)
     logprobs = wide - wide.logsumexp(dim=-1, keepdim=True)

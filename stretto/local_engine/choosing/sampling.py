@@ -210,7 +210,7 @@ def _adjusted(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Seque
 
 
 def _copied(logits: Tensor) -> Tensor:
-    """Copy logits; when other programs run, torch's threads would wait for each other, milliseconds in each step."""
+    """Copy logits without torch's threads, which wait for each other, for milliseconds, when other programs run."""
     return torch.from_numpy(logits.numpy().copy()) if logits.device.type == "cpu" else logits.clone()
 
 

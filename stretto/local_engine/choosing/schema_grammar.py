@@ -182,7 +182,7 @@ class _Mending:
                 continue
             self.unheld.append(keyword)
             del mended[keyword]
-            if keyword == "patternProperties":  # otherwise it would forbid what only the patterns allowed
+            if keyword == "patternProperties":  # else additionalProperties would forbid what only the patterns allowed
                 mended.pop("additionalProperties", None)
 
 

@@ -238,7 +238,7 @@ class Auto:
 
 
 def _calibrated(tree: DraftTree, kinds: Sequence[int], experience: Experience, name: str = "") -> _Part:
-    """Correct the survival that a source claims by experience.
+    """Correct by experience the survival that a source claims.
 
     At most one sibling can come true, so the estimates of siblings are limited to a sum of 1.
     """

@@ -1,7 +1,6 @@
-"""Compile a model's code while a machine or an image is set up: ``python -m stretto.local_engine.measuring.ahead``.
+"""Compile ahead: ``python -m stretto.local_engine.measuring.ahead [MODEL]``, when a machine or an image is set up.
 
-It takes the name of a model. Without it, the code is compiled for the processor during the model's first answers,
-which are slower, and is then kept.
+Otherwise a model's code is compiled for the processor during its first answers, which are slower, and is then kept.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def next_wave(
         known: number of tokens of each that need not be read.
         tokens: maximum to read in one forward, unless one prompt alone is longer.
         packed: whether the cost of a forward depends on its tokens. If not, it depends on its longest sequence.
-        overdue: whether a request has been overtaken often enough; these go first.
+        overdue: whether each request has been overtaken often enough; these go first.
         known_by: `Generation.known_by` of each; only requests with the same value can copy from each other.
     """
     left = [len(prompt) - length for prompt, length in zip(prompts, known, strict=True)]

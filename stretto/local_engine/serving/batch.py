@@ -330,7 +330,7 @@ def _proposed(member: _Member, nodes: int, *, chains: bool) -> tuple[DraftTree, 
 
 
 def _check(tree: DraftTree, vocabulary: int) -> None:
-    """Raise for tokens that the model does not have: on a GPU, looking one up would end all requests and the engine."""
+    """Raise `ValueError` for tokens the model does not have: on a GPU, looking one up would end the engine."""
     if tree.tokens and max(tree.tokens) >= vocabulary:
         raise ValueError(f"a drafted token is not below {vocabulary}")
 

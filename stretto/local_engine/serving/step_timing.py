@@ -34,7 +34,7 @@ _ROWS = (*range(1, 17), 20, 24, 32, 48, 64)  # every number of rows of a draft o
 _TEXT = 16  # tokens: reading 64 took longer than everything that is timed before the first request
 _ROUNDS = 6  # the fastest counts: the first step of a shape can be slower, and other programs slow down any step
 _FIRST, _FIRST_ROUNDS = (*range(1, 9), 12, 16), 2  # rows of the first, quick table
-_DEAR = 6.0  # steps of one row; what costs more is not measured further, because it would not be drafted
+_DEAR = 6.0  # steps of one row; beyond this, more rows are not measured, because they would not be drafted
 _LIMIT_S = 4.0
 
 
@@ -109,7 +109,7 @@ class StepTimer:
         model: model whose steps are timed.
         threads: maximum number of threads of a step.
         cost: receives the table.
-        ended: called when everything has been timed.
+        ended: called when there is no more to time, or timing failed.
     """
 
     def __init__(self, model: LoadedModel, threads: int, cost: StepCost, ended: Callable[[], None]) -> None:
@@ -176,7 +176,7 @@ class StepTimer:
                 return
             if self._key and self._table:
                 remember(_KIND, self._key, json.dumps(self._table).encode())
-        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the next request that needs the table begins again
+        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; whoever needs it next begins again
             log_event(_log, logging.DEBUG, "steps not timed", model=self._model.name, raised=error)
         self._steps = None
         self._ended()

@@ -26,7 +26,7 @@ class _End(NamedTuple):
     survival: float
 
     def if_(self, claim: float) -> _End:
-        """Return the same end, if a further condition of this probability must hold too."""
+        """Return the same end where a further condition, of this probability, must hold too."""
         return _End(self.node, self.survival * claim)
 
 

@@ -49,7 +49,7 @@ class Weights:
 
     Attributes:
         tensors: tensors by name.
-        where: folder that they are from, for errors.
+        where: folder or file that they are from, for errors.
         dtype: dtype that they are converted to.
         device: device that they are moved to.
         rounded: whether products run with weights rounded to 8 bits, in compiled code.

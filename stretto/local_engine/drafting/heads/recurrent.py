@@ -50,7 +50,7 @@ class Recurrent(Protocol):
 
 
 class RecurrentReader:
-    """Key-value cache of such a head for one sequence.
+    """Reader of one sequence for such a head, with its key-value cache.
 
     Its first row is that of the first token whose hidden states it was given. Rotary embeddings are relative, so rows
     are counted from there. Rows of a draft follow the committed ones, and the next committed rows overwrite them.

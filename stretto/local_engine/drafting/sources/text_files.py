@@ -45,7 +45,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
 
 
 def read_texts(paths: Sequence[Path]) -> list[str]:
-    """Read files and folders; skips links, hidden files and files that are not text in folders.
+    """Read files and folders; in folders, skip links, hidden files and what is not text.
 
     Raises `SettingsError` for a named file that is not text or cannot be read, and if there is no text at all or too
     much.
@@ -65,7 +65,7 @@ def read_texts(paths: Sequence[Path]) -> list[str]:
 
 
 def _text_in(path: Path, most: int, *, must: bool) -> bytes | None:
-    """Return the contents of a text file; ``None`` if it is not text, unless it ``must`` be."""
+    """Return the contents of a text file; ``None`` if it is not one. If it ``must`` be, raises `SettingsError`."""
     try:
         with path.open("rb") as file:
             data = file.read(_PROBED)

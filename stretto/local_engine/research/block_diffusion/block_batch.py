@@ -57,7 +57,7 @@ class BlockForward:
         self._model = model
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """Raise: unlike a `Forward`, this cannot run over rows."""
+        """Raises `NotImplementedError`: unlike a `Forward`, this cannot run over rows."""
         raise NotImplementedError("a canvas is refined by write")
 
     def write(

@@ -71,7 +71,7 @@ def _own(config: Mapping[str, Any]) -> Recognised:
 
 
 def _sdar(config: Mapping[str, Any], base: str = "qwen3") -> Recognised:
-    """Read SDAR, or I-DLM, which is published as SDAR with smaller blocks: its rows are causal."""
+    """Read SDAR, or I-DLM, published as SDAR with smaller blocks: its rows are causal and predict the next token."""
     block = _whole(config, ("block_size", "block_length"), _SMALLEST_SDAR)
     if block < _SMALLEST_SDAR:
         return Recognised(None, _as(base, config))

@@ -170,7 +170,7 @@ def _best(values: Sequence[float], count: int) -> list[int]:
 
 
 def _quota(proposal: Proposal, steps: int | None) -> int:
-    """Return how many to keep in this forward, so that ``steps`` forwards keep all; the first can keep one more."""
+    """Return this forward's share, so that ``steps`` forwards keep all: equal shares, the first ones larger by one."""
     steps = proposal.masked if steps is None else min(steps, proposal.masked)
     each, more = divmod(proposal.masked, steps)
     return min(each + (proposal.passes < more), len(proposal.confidence)) or 1

@@ -1,4 +1,4 @@
-"""FocusLLM: the chunks of a document are read in parallel, and each contributes a candidate to a frozen decoder.
+"""FocusLLM: the chunks of a document are read in parallel, and each gives one candidate token to a frozen decoder.
 
 Every chunk is followed by the last tokens of the local context. At the last of them, the *candidate position*, the
 decoder runs with projections of query, key, value and output that were trained for it; all other positions run frozen.

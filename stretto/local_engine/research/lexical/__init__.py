@@ -2,7 +2,7 @@
 
 Measured with the pocket model on two cores: with three tokens `lexical` is 0.92 times as fast as decoding token by
 token on text and 0.83 on code, with four 1.02 and 1.01; with SmolLM2 0.73 to 0.93 (``benchmarks/results/lexical.md``).
-`lexical_lossy` reaches 1.2 to 1.4, but changes a fifth to a half of the tokens.
+`lexical_lossy` reaches 1.2 to 1.4 if it changes a fifth to a half of the tokens.
 
 Private: not part of the public API, and may change at any time.
 """
