@@ -172,7 +172,7 @@ class Alignment:
         return self._source[place : place + count]
 
     def _find(self, text: Sequence[int], end: int) -> None:
-        """Find the place after the text's last tokens; prefer the longest match, then the nearest."""
+        """Find the place after the text's last tokens; prefer near ones, then the longest match, then the nearest."""
         places = self._pairs.get((text[end - 2], text[end - 1])) if end > 1 else None
         if places is None:
             return
