@@ -21,7 +21,7 @@ BALANCED = 4_000  # tokens worth waiting for a first text if the caller has no p
 def priced(case: Case, forecast: Forecast) -> Forecast:
     """Return the forecast with its cost, if the price of the model and the generated tokens are known.
 
-    A strategy that asks multiple models has to set the cost of its forecast itself.
+    A strategy that asks multiple models sets the cost itself; without ``written``, a cost it leaves out stays unknown.
     """
     if forecast.written is None or forecast.cost is not None:
         return forecast
@@ -36,7 +36,7 @@ def priced(case: Case, forecast: Forecast) -> Forecast:
 
 
 def from_cache(case: Case, shared: int, calls: int) -> int:
-    """Return the prompt tokens that calls after the first read from the provider's cache, if they wait for it.
+    """Return how many prompt tokens calls after the first read from the provider's cache, if they wait for it.
 
     ``shared``: tokens of the prefix shared by all calls.
     """

@@ -31,7 +31,7 @@ _FORM = {
 
 
 def deciding(judgement: Judgement, text: str, folded: str) -> str:
-    """Return what favoured the likeliest shape over the next one most, as in ``"what are" and "ways"``; can be empty.
+    """Return what most favoured the likeliest shape over the next one, as in ``"what are" and "ways"``; can be empty.
 
     ``text``: the part of the question that is read; ``folded``: the same, folded.
     """

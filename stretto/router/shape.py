@@ -75,7 +75,7 @@ class Judgement:
         return max((shape for shape in SHAPES if shape != self.shape), key=self.shapes.__getitem__)
 
     def decisive(self, count: int) -> list[tuple[str, float]]:
-        """Return the cues that favoured the most probable shape over the next one most, strongest first."""
+        """Return the cues that most favoured the most probable shape over the next one, strongest first."""
         if (votes := self.votes) is None:
             return []
         wins, loses = (max(_OF_SHAPE[shape], key=votes.totals.__getitem__) for shape in (self.shape, self.next_shape))

@@ -41,7 +41,7 @@ def own_instances() -> dict[str, Strategy]:
 
 @cache
 def plugin_strategies() -> Mapping[str, Strategy]:
-    """Return the strategies of other packages by name: each entry point is a strategy, or a class without arguments."""
+    """Return other packages' strategies by name: an entry point is one, or a class that makes one without arguments."""
     loaded = plugins.load_all("strategies", STRATEGIES).items()
     return {name: each() if isinstance(each, type) else each for name, each in loaded}
 

@@ -88,7 +88,7 @@ class Collaborate:
     options = CollaborateOptions
 
     def offer(self, case: Case) -> Offer | None:
-        """Return the cost if it was asked for by name, as if the main model wrote everything."""
+        """Offer it, with its cost, if it was asked for by name; as slow as if the main model wrote everything."""
         if case.request.strategy != self.name:
             return None
         options = options_of(case.request, CollaborateOptions)
@@ -203,7 +203,7 @@ async def _show(runner: Runner, proposal: RunningBranch, why: str) -> StrategyRe
 
 
 def _room(request: Request, aggregator: Backend, number: int) -> int:
-    """Return the characters of each proposal that fit into the aggregator's context window."""
+    """Return how many characters of each proposal fit into the aggregator's context window."""
     window = aggregator.capabilities.context_window
     if window is None:
         return 10**9

@@ -207,7 +207,7 @@ def asked(request: Request, target: PromptTarget, template: str, **values: str) 
 
 
 def shared_by_all(request: Request, messages: tuple[Message, ...]) -> int:
-    """Return the characters of the last message up to the end of the question, the prefix of all templates."""
+    """Return how many characters of the last message all templates share: up to the end of the question."""
     at = messages[-1].content.find(request.question)
     return at + len(request.question) if at >= 0 else 0
 

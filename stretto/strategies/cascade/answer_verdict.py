@@ -152,7 +152,7 @@ class Small:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is a complete answer, good or bad."""
+        """Whether the model wrote an answer, good or bad."""
         return self.running.branch is not None and self.running.exception is None and bool(self.running.text.strip())
 
     def keep(self) -> None:

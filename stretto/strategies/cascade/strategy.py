@@ -88,7 +88,7 @@ class Cascade:
     """Whether the strategy asks multiple models; the main one then stays the main one, whatever the preference."""
 
     def offer(self, case: Case) -> Offer | None:
-        """Return the highest cost if it was asked for by name, with smaller models as slow as the main one.
+        """Offer it at its highest cost if it was asked for by name, with smaller models as slow as the main one.
 
         The router never chooses it: only the caller knows what a wrong answer costs.
         """

@@ -1,8 +1,8 @@
 """``consensus``: sample multiple answers at once, and show the one on which most agree.
 
 Self-consistency (Wang et al., arXiv 2203.11171) with two ways to spend less: `stopping` cancels the remaining calls
-once the outcome is certain, and `samples` ends those in which the model has little confidence. `ballots` reads the vote
-of an answer. Texts that are too long to vote on are compared by `medoid`, or by a judge.
+once the outcome is certain, and `samples` ends those in mid-stream in which the model has little confidence. `ballots`
+reads the vote of an answer. Texts that are too long to vote on are compared by `medoid`, or by a judge.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -28,7 +28,7 @@ class Consensus:
     options = ConsensusOptions
 
     def offer(self, case: Case) -> Offer | None:
-        """Return the cost of all samples if it was asked for by name; samples that end early make it less."""
+        """Offer it at the cost of all samples if it was asked for by name; samples that end early make it less."""
         if case.request.strategy != self.name:
             return None
         options = options_of(case.request, ConsensusOptions)

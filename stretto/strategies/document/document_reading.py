@@ -86,7 +86,7 @@ def estimate(text: str) -> int:
 
 
 def total_tokens(text: str, count: Counter) -> int:
-    """Return the tokens of a whole document; for a long one, projected from samples spread over it."""
+    """Count the tokens of a whole document; those of a long one are projected from samples spread over it."""
     if len(text) <= _COUNTED:
         return count(text)
     size, step = _COUNTED // _SAMPLES, len(text) // _SAMPLES

@@ -312,8 +312,8 @@ _MOST_TIMES = 4  # times the calls that there would be otherwise
 def narrowed(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
     """Halve the dense passages repeatedly, the densest first, but not below 400 tokens.
 
-    A passage is dense if it mentions the question's words sixteen times more than usual, where usual is twice their
-    median frequency over all passages. With the preference ``careful``, there are up to four times the calls, as far as
+    A passage is dense if it has sixteen mentions of the question's words beyond the usual, which is twice their median
+    frequency over all passages. With the preference ``careful``, there are up to four times the calls, as far as
     rate limits and budget allow; with ``balanced``, as many more as fill the last wave, and one wave for every four;
     with ``fastest``, none.
     """

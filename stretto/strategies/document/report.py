@@ -56,7 +56,7 @@ class Material:
     found: _Found | None = None
 
     def concerning(self, numbers: Collection[int]) -> list[int]:
-        """Return the indexes of the pieces with any of these numbers; all of them if no number is given."""
+        """Return the indexes of the pieces with any of these numbers; all of them if there are none."""
         found = {index for index, (_, own) in enumerate(self.pieces) if not set(own).isdisjoint(numbers)}
         if not found:
             return list(range(len(self.pieces)))

@@ -117,7 +117,7 @@ def sizes_of(
 
 
 def read_well(able: Capabilities) -> int | None:
-    """Return the tokens of a passage that the model reads well, if fewer than its window."""
+    """Return how many tokens of a passage the model reads well, if fewer than its window."""
     return able.passage_tokens or (SMALL_PASSAGE if able.prompt_family == SMALL else None)
 
 
@@ -144,7 +144,7 @@ def useful_slots(able: Capabilities, measured: Measured | None = None) -> int:
 
 
 def _chunk(total: int, other: int, room: int, largest: int, *, slots: int, left: Mapping[str, float]) -> int:
-    """Return the tokens of a passage: as small as the parallel calls allow, as large as the rate limits demand."""
+    """Return a passage's size in tokens: as small as the parallel calls allow, as large as the rate limits demand."""
     requests = left.get("requests", math.inf)
     slots = min(slots, max(1, math.floor(min(requests, 1e9))))
     chunk = min(largest, max(math.ceil(total / slots), min(USUAL_LEAST, largest)))  # one wave, if that is not too short

@@ -1,7 +1,7 @@
 """Looks up each field of a record in documents with a separate question, and keeps only what is quoted.
 
 A call is shown the documents or, if they are long, as many passages as it reads well, starting with those that share
-the most words with the field. Its quotations are matched verbatim. A value without a match counts as not found.
+the most words with the field. Its quotations are looked up there. A value without a match counts as not found.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _lookup(part: FieldPart) -> dict[str, Any]:
 
 
 def _not_quoted(value: Any, cited: Sequence[Citation]) -> str | None:
-    """Return a number in the value whose digits are in none of its quotations; ``None`` if there is none."""
+    """Return the value as text if it is a number whose digits are in none of its quotations, else ``None``."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) <= _SPELLED:
         return None
     said = json_text(value)

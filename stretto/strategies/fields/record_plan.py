@@ -295,7 +295,7 @@ class _Planner:
         described = resolved(given, self.root)
         tokens = self.tokens.of(given, path[-1])
         inner = without_null(described, self.root) if isinstance(described, Mapping) else {}
-        if not _is_object(resolved(inner.get("items"), self.root)):  # else, learned tokens are of one element
+        if not _is_object(resolved(inner.get("items"), self.root)):  # of those, tokens of one element are learned
             tokens = self.learned.get(path_name(path), tokens)
         is_free = isinstance(described, Mapping) and not described.get("after")
         is_first = (tokens <= SHORT and is_free) or not path[-1]  # a field with an empty name cannot be asked for

@@ -84,7 +84,7 @@ def _forecast(case: Case) -> Forecast | None:
 
 
 def kind_of(parse: Parse) -> Kind:
-    """Return the kind of this list, which selects the quality record of the model."""
+    """Return the kind of this list, which selects the track record of the model."""
     return Kind.LABELS if _LABELS.search(excerpt(parse.text)) else Kind.ITEMS
 
 

@@ -192,7 +192,7 @@ class Samples:
 
 
 def shared(count: int, share: int, most: int) -> list[int]:
-    """Return the samples of each call: about ``share``, more only if fewer calls are possible."""
+    """Return the number of samples of each call: about ``share``, more only if fewer calls are possible."""
     return evenly(count, max(1, min(most, -(-count // share))))
 
 

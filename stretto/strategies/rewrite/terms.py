@@ -51,7 +51,7 @@ class Shared:
 
     @property
     def told(self) -> str:
-        """The terms and the voice for a prompt, which fences them, as a model took them from the text; may be empty."""
+        """Terms and voice as text, which prompts fence because a model took it from the source; may be empty."""
         terms = "\n".join(f"- {term}: {becomes}" for term, becomes in (self.agreed | {**self.given}).items())
         return "\n".join(filter(None, (terms, self.voice)))
 

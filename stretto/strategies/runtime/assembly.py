@@ -221,7 +221,7 @@ def _cost(prices: Prices, backend: Backend, runner: Runner) -> Cost | None:
 
 
 def _price(prices: Prices, model: Backend, usages: Sequence[Usage]) -> Cost | None:
-    # Other kinds of backends have no list price.
+    # Only names of models at a provider have a list price.
     return prices.cost(model.name, usages, listed=getattr(model, "at_provider", True))
 
 

@@ -44,7 +44,7 @@ def label(form: FormName, title: str, number: int) -> str:
 
 
 def words_for(request: Request, parse: Parse, points: int | None) -> int:
-    """Return the words of a point; ``points`` is ``None`` while the outline is being written."""
+    """Return how many words a point has; ``points`` is ``None`` while the outline is being written."""
     share = points or EXPECTED_POINTS
     words = int(WORDS[request.preference] * parse.depth) if parse.words is None else parse.words // share
     if request.options.max_tokens:

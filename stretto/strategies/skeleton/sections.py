@@ -242,7 +242,7 @@ class SectionsAnswer:
             await running.reached(characters)
 
     def _whole_length(self) -> int:
-        """Return the words of the answer: as the question asks, or else as usual for this model's direct answers."""
+        """Return how many words the answer has: as the question asks, or else as this model's direct answers have."""
         if (asked_for := self._words()) is not None:
             return asked_for
         tokens = self._runner.known.usual_tokens(self._route.shape)
@@ -326,7 +326,7 @@ class SectionsAnswer:
         )
 
     def _written_for(self, section: Section) -> Sequence[tuple[RunningBranch, int]]:
-        """Return the sections that a later one reads, with the characters of their beginnings."""
+        """Return the sections that a later one reads, with how many characters of each."""
         waits = section.index > FIRST_WAVE and self._request.preference != "fastest"
         return [(each, self._beginnings[each]) for each in self._written[:FIRST_WAVE]] if waits else []
 

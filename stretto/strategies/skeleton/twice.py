@@ -11,7 +11,7 @@ from stretto.strategies.runtime.merge import TextFilter
 from stretto.values.answer import Branch
 
 RUN, UNSPACED_RUN = 6, 14  # repeated words in a row; characters, in scripts without spaces
-MOSTLY = 2 / 3  # share of a sentence; one with more repetition says nothing new
+MOSTLY = 2 / 3  # repeated share of a sentence from which on it says nothing new
 LONGEST = 1_000  # characters of a sentence; a longer one is passed on in chunks
 NAMED = 4  # letters of the word before a number that identify it
 _END = re.compile(r"\n|[。！？]|[.!?][*_)\"”»]*+(?=\s)")
