@@ -140,7 +140,7 @@ class Case:
 
     @lazy
     def before_tokens(self) -> int:
-        """The estimated tokens before the question, system messages and earlier turns, which every call begins with."""
+        """The estimated tokens of what every call begins with: system messages, and the turns before the question."""
         return _read_tokens([self.request.system, *(message.content for message in self.request.history)])
 
     @lazy

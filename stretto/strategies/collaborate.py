@@ -276,7 +276,7 @@ def _start(
     total, until = request.budget.max_tokens_total, options.proposals_s
     if until is None and request.deadline_s is not None:
         until = _SHARE_OF_DEADLINE * request.deadline_s
-    changes: dict[str, object] = {"response_format": None}  # the answer follows it
+    changes: dict[str, object] = {"response_format": None}  # only the answer has to fit it
     if total is not None:  # each is written once, and read once
         room = max(LEAST_ANSWER, total // (2 * len(asked) + 1) - prompt_tokens(request))
         changes["max_tokens"] = min(room, request.options.max_tokens or room)

@@ -352,7 +352,7 @@ class _PartsFirst:
         return f"{self._backend.name} wrote {sum(self._stood)} of {len(self._stood)} parts: {needed}."
 
     def before(self, spec: BranchSpec) -> BranchSpec:
-        """Return the branch, changed to take the smaller model's text if that is accepted."""
+        """Return the spec, changed to take the smaller model's text if that is accepted."""
         if spec.kind not in _PARTS or spec.backend is not None:
             return spec
         trial = self._runner.start(

@@ -31,7 +31,7 @@ EDGE = 160  # characters of the neighbouring passages that are shown
 OUTLINE = 1_200  # characters of the document's beginning and headings that are shown
 MARGIN = 0.05
 STEPS = 128  # tokens; instructions are rounded up to a multiple, so that a longer question gets the same passages
-STEPS_OF_WINDOW = 32  # a step is at most this fraction of a small window
+STEPS_OF_WINDOW = 32  # a step is at most the window divided by this
 
 
 @dataclass(frozen=True)

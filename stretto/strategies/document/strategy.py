@@ -254,7 +254,7 @@ class _Run:
         return False
 
     def _places(self, reading: DocumentRun) -> tuple[Sequence[Place], list[PassageRecord]]:
-        """Return the passages to read, and records of those skipped, which only the preference ``fastest`` does."""
+        """Return the passages to read, and records of the skipped ones; only the preference ``fastest`` skips any."""
         places = reading.library.places
         if reading.task.kind == "summarise" or reading.task.report or reading.plain:
             return places, []
@@ -303,7 +303,7 @@ class _Run:
 
 
 def extracted(reading: DocumentRun, records: Sequence[PassageRecord]) -> tuple[str, tuple[Citation, ...]] | None:
-    """Return all findings as a list or JSON, with citations; ``None`` if there are none, and a sentence says so."""
+    """Return all findings as a list or JSON, with citations; ``None`` for an empty list, where a sentence says so."""
     found: dict[str, Evidence] = {}
     for record in records:
         for evidence in record.evidence:

@@ -399,7 +399,7 @@ class RecordRun:
         index: int | None = None,
         documents: str | None = None,
     ) -> BranchSpec:
-        """Return the branch that writes some fields."""
+        """Return the spec of the branch that writes some fields."""
         runner, request = self.runner, self.request
         least = LEAST_ROOM if request.budget.max_tokens_total is None else 0  # what a call reserves, others wait for
         room = max(least, ROOM * tokens) if request.part_tokens is None else fields * request.part_tokens

@@ -56,7 +56,7 @@ class Calls:
         labels: Sequence[str] = (),
         **values: str,
     ) -> BranchSpec:
-        """Return the branch for a template.
+        """Return the spec of a branch from a template.
 
         ``plainly``: the same request without the template, for the retry after a failure. ``room``: token limit.
         ``parts``: how many calls share ``max_tokens``. ``watch``: checks the text of each try.

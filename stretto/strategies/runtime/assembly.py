@@ -62,7 +62,7 @@ async def answer(
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     prices = prices or Prices()
     # Counted before the first await: requests that arrive at the same moment see each other.
-    # That of a direct answer may not exist yet.
+    # The forecast of a direct answer may not exist yet.
     forecast = None if route.strategy == "direct" else route.forecast.get(route.strategy)
     planned = 1 if forecast is None else forecast.calls
     with (watchers or Watchers()).watching(), answering(backend, request, planned) as share:

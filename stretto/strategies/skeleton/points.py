@@ -195,7 +195,7 @@ class PointsAnswer:
         )
 
     def _point_spec(self, point: Point, count: int | None = None) -> BranchSpec:
-        """Return the branch that writes a point; ``count``: of all points, ``None`` while that is open."""
+        """Return the spec of the branch that writes a point; ``count``: of all points, ``None`` while that is open."""
         count = count or self._wanted
         words = words_for(self._request, self._parse, count)
         others = [other.title for other in self._known if other is not point]

@@ -364,7 +364,7 @@ class SectionsAnswer:
         return partial(TextGuard, self._runner.leaks.search(), others)
 
     def _closing_spec(self) -> BranchSpec:
-        """Return a separate branch for the closing, so that readers see it as soon as the plan contains it."""
+        """Return the spec of a separate branch for the closing, which readers see as soon as the plan contains it."""
 
         async def take(running: RunningBranch) -> None:
             running.progress.started_s = self._runner.now_s()
