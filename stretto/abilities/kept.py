@@ -80,7 +80,7 @@ class Abilities(BaseModel):
         return self.prompts == prompts_version()
 
     def against(self, *needed: str) -> str | None:
-        """Return half a sentence on an ability that the model lacks; ``None`` if none is known to be missing."""
+        """Return half a sentence on the first ability that the model lacks; ``None`` if it is not known to lack any."""
         for name in needed:
             ability = self.held.get(name)
             if ability is not None and not ability.held:

@@ -106,7 +106,7 @@ class AnswerStore:
         return self._select(f"SELECT {_COLUMNS} FROM answers ORDER BY id DESC LIMIT ?", most)  # noqa: S608 - fixed
 
     def search(self, words: str, most: int) -> Sequence[Kept]:
-        """Return the answers whose question and text contain all these words, best matches first."""
+        """Return the answers whose question and text together contain all these words, best matches first."""
         query = " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
         columns = ", ".join(f"answers.{name.strip()}" for name in _COLUMNS.split(","))
         found = f"SELECT {columns} FROM words JOIN answers ON answers.id = words.rowid WHERE words MATCH ?"  # noqa: S608 - fixed

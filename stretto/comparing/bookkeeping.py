@@ -16,7 +16,7 @@ Progress = Callable[[int, int, str], None]
 class Spending:
     """The most that a run may spend on all models together; ``None`` is no limit.
 
-    The run ends before a question whose expected cost, that of the most expensive so far, exceeds the rest.
+    The run ends before a question whose expected cost, that of the most expensive so far, exceeds what is left.
 
     Attributes:
         tokens: tokens read and written.

@@ -16,7 +16,7 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval in 95% of the resamplings of the questions.
+    """A value, and the interval that holds it in 95% of the resamplings of the questions.
 
     Attributes:
         value: the value over all questions.
@@ -36,7 +36,7 @@ class Interval:
         return (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
 
     def shown(self, form: str) -> str:
-        """Format the value with its interval."""
+        """Format the value with its interval; ``form`` is the format of each number."""
         if self.low is None or self.high is None:
             return f"{self.value:{form}}"
         return f"{self.value:{form}} ({self.low:{form}} to {self.high:{form}})"

@@ -68,7 +68,7 @@ class Settings(CheckedModel):
         long_context: how local models handle prompts longer than their context window: ``auto``, ``focus``, ``refuse``.
         adapters: folders of adapters for local models, by name; in a variable, comma-separated ``name=folder``.
         draft_corpus: files and folders that local models draft from; comma-separated in a variable.
-        progress: report on a terminal that a local model is being loaded, if that takes a few seconds.
+        progress: report on a terminal that a local model is being loaded, if that takes more than two seconds.
         prompt_family: prompt family for the models, instead of the one that suits their size.
         templates: a folder whose templates override those of the package.
         log_text: include questions and answers in log records.

@@ -111,7 +111,7 @@ def _flaw(schema: Mapping[str, Any]) -> str:
 
 
 def _flaw_of_form(schema: Mapping[str, Any]) -> str:
-    """Describe what is wrong with the references within a schema; empty if nothing is."""
+    """Describe what is wrong with the nesting or the references of a schema; empty if nothing is."""
     if is_deeper(schema):
         return _TOO_DEEP
     if most_applied(schema) > MOST_APPLIED:
@@ -162,7 +162,7 @@ def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _closed(schema: Any) -> Any:
-    """Allow only declared fields in objects: models fill a schema that allows more with endless fields."""
+    """Allow only declared fields in objects, and require them all: a schema that allows more gets more, without end."""
     if isinstance(schema, list):
         return [_closed(part) for part in schema]
     if not isinstance(schema, dict):

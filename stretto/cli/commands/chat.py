@@ -172,7 +172,7 @@ def _talk(conversation: Conversation, runner: asyncio.Runner) -> None:
 
 
 def _turn(conversation: Conversation, runner: asyncio.Runner, *, typing: bool) -> bool:
-    """Read a line and answer it. Return False if it was the last one."""
+    """Read a line and answer it. Return False if no more are to be read."""
     from stretto.cli.chat.conversation import Ended  # noqa: PLC0415 - keeps `stretto --help` light
 
     try:

@@ -45,8 +45,8 @@ async def answer_live(
     """Ask, and pass every event to ``show``; by default, the text is written to the screen as it arrives.
 
     A progress line is drawn while nothing arrives. The line is always ended, however the answer ends. ``first``: this
-    is the client's first answer, so a local model has to be loaded. ``begin`` is called before the first text, because
-    its note about the model would only obscure an error.
+    is the client's first answer, so a local model has to be loaded. ``begin`` is called just before the first text,
+    not earlier: its note about the model would only obscure an error.
     """
     show = show or text_on(screen, explain=request.get("strategy") in (None, "auto"))
     main = client.backends["main"].name

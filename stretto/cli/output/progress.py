@@ -93,7 +93,7 @@ class Progress:
 
     @property
     def ahead(self) -> list[str]:
-        """Return a line for each section that the text has not reached: its heading, and its progress."""
+        """A line for each section that the text has not reached: its heading, and its progress."""
         return [
             f"{self._signs[each.state]} {one_line(each.heading)}"
             + (f" · {counted(len(each.text.split()), 'word')}" if each.text else "")

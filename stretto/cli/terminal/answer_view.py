@@ -286,7 +286,7 @@ class AnswerView(Widget):
 
     @property
     def _record_so_far(self) -> str:
-        """Return the record as JSON; empty if there is none yet. Prose can contain a list such as [1]."""
+        """The record as JSON; empty if there is none yet. Prose can contain a list such as [1], which is none."""
         text = fix_surrogates(json.dumps(self._record.value, ensure_ascii=False))
         return text if record_in(text) else ""
 
