@@ -28,7 +28,7 @@ _FILES = (*DRAWN, ".htm", ".pdf", ".png", ".jpg", ".jpeg", ".json")  # and other
 def spelled_out(words: Sequence[str]) -> list[str]:
     """Rewrite ``ask --trace FILE`` as ``--trace-to FILE``, and ``chat --resume ID`` as ``--resumed ID``.
 
-    A word without such a file extension is not a value of ``--trace``, nor one with a dash a value of ``--resume``.
+    A word that does not end like a file is no value of ``--trace``, nor one that begins with a dash of ``--resume``.
     """
     match list(words[:1]):
         case ["ask"]:
