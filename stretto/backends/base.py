@@ -17,7 +17,7 @@ from stretto.values.tool_calls import ToolCallFragment
 P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_S = 1.0
-_ASKING_SHARE = 0.1  # of the time that an answer can take
+_ASKING_SHARE = 0.1  # of the time that an answer may take
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ SHORTEST_S = 0.25  # of a stream that is informative; scripted and cached answer
 FRESH_S = 60.0  # how long the timing of calls is evidence of the server's capacity
 _LATELY = 8  # calls for the median: one answer by points makes several, and machines have slow moments
 _LATE = 2.0  # times the fastest first token: such a call waited for its turn
-_LEAST_WAIT_S = 0.1  # below this, it is chance
+_LEAST_WAIT_S = 0.1  # on top of that; less is chance
 _ENOUGH = 3  # calls that waited, so that it was no accident
 _USUAL = 100  # first tokens, the fastest of which is the baseline
 _LAST = 12  # such calls, so that a server whose capacity shrinks is noticed
@@ -355,7 +355,7 @@ def answering(backend: Backend, request: Request, planned: int) -> Iterator[Load
 def load_of(backend: Backend) -> Load:
     """Return the current load of a backend."""
     shown, measured = meter_of(backend).load(), measured_by(backend)
-    if backend.capabilities.calls_reported:  # late calls there are explained by their times, and there is room
+    if backend.capabilities.calls_reported:  # late calls did not wait for a turn; their times tell the cost
         shown = replace(shown, holds=None)
     if measured is not None:
         shown = replace(shown, step_ms=measured.step_ms)

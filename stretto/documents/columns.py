@@ -16,7 +16,7 @@ from typing import Protocol
 _BREAKS = "\r\n"
 _BROKEN = "\x02\ufffe"  # PDFium's character for a hyphen at the end of a line
 _WIDE = 1.0  # least gap between columns, in heights of the type
-_FEWEST = 4  # fewest pairs of adjacent lines
+_FEWEST = 4  # fewest lines side by side
 _MOST_LINES = 400  # of a page
 _TRIED = 12  # lines of a page whose gaps are measured first: most pages have none
 _DEEPEST = 3  # how often a column is divided again

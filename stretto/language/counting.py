@@ -75,7 +75,7 @@ class Points:
     Attributes:
         wanted: the first number named ("15 tips", "the top 20", "十二个理由"); 0 if there is none.
         asked: the number, 3 to 30, that the question clearly asks for; ``None`` if it names none. Ranges, lower bounds,
-            numbers for each of multiple things and adjacent numbers are left to the outline.
+            numbers for each of several things and adjacent numbers are left to the outline.
     """
 
     wanted: int

@@ -174,7 +174,7 @@ def _is_heading(line: str) -> bool:
 
 
 def _is_table(lines: Sequence[str]) -> bool:
-    """Return whether all lines have the same number of bars, tabs, or at least two commas or semicolons."""
+    """Return whether each line has a bar or tab, or all have equally many, at least two, commas or semicolons."""
     if all(_ROW.search(line.strip()) for line in lines):
         return True
     return any(

@@ -312,7 +312,7 @@ def _paragraphs(text: str) -> Listing | None:
 
 
 def _lines(text: str) -> Listing | None:
-    """Find one item per line: below a heading line or a paragraph, or above the last line."""
+    """Find one item per line: below a line that ends with a colon, a first line or a paragraph, or above one."""
     parts = [part.strip("\n") for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
     if len(parts) > 3:
         return None

@@ -11,7 +11,7 @@ from stretto.language import tables_in
 
 _NOTHING = "(?!)"
 _GROUP = r"\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*+\))*+\)"
-_ALWAYS = rf"(?![?*+{{])[^|()]*+(?:{_GROUP}[^|()]*+)*+$"  # after a mandatory element; no top-level `|`
+_ALWAYS = rf"(?![?*+{{])[^|()]*+(?:{_GROUP}[^|()]*+)*+$"  # what precedes is mandatory; no `|` at the top level
 _PLAIN_START = re.compile(rf"[^\W\d_]{_ALWAYS}")
 _BEYOND_ASCII = re.compile(rf"(?:[^\x00-\x7f]|\[[^\x00-\x7f]+\]){_ALWAYS}")
 _CASES = {"i": "iIıİ", "k": "kK\u212a", "s": "sSſ"}  # as `re` folds letters when ignoring case

@@ -46,7 +46,7 @@ class JsonSpan:
         self._end: int | None = None
 
     def end(self, text: str) -> int | None:
-        """Return the end of the value that begins at ``start``, or ``None`` so far. ``text``: all received text."""
+        """Return the offset after the value that begins at ``start``; ``None``: not yet. ``text``: all so far."""
         at = len(text) if self._end is not None else self._at
         while (found := _MARK.search(text, at)) is not None:
             at, mark = found.end(), found[0]
@@ -224,7 +224,7 @@ class Tools:
 
 
 def _unwrapped(text: str) -> str:
-    """Return a text without the line ends around it; a single one belongs to it."""
+    """Return a text without the two line ends around it; a single one belongs to it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
 
 

@@ -48,7 +48,7 @@ async def ready(service: Service, exchange: Exchange) -> None:
 
 
 async def metrics(service: Service, exchange: Exchange) -> None:
-    """Respond with the Prometheus metrics. Raises `Problem` (403) for one of multiple keys that must not read them."""
+    """Respond with the Prometheus metrics. Raises `Problem` (403) for one of several keys that may not read them."""
     if service.keyring.has_several and not exchange.holder.metrics:
         raise Problem(
             403,

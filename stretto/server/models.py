@@ -44,7 +44,7 @@ class Served:
 
     @property
     def takes_pictures(self) -> bool:
-        """Whether one of its models is known to accept images."""
+        """Whether one of its models accepts images, as far as is known."""
         able = [backend.capabilities for backend in self.client.backends.values()]
         return any(each.media and "image_url" not in each.refused_media for each in able)
 

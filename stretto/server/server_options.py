@@ -27,11 +27,11 @@ class ServerOptions:
         concurrent_answers: answers that are written at the same time.
         queue: requests that can wait for their turn; those beyond are refused with 429.
         body_bytes: the most bytes of a request's body.
-        body_s: the longest time that a body can take to arrive.
+        body_s: the longest time that a body may take to arrive.
         first_byte_s: after this time a stream begins even without its first text, so that no proxy gives it up.
         heartbeat_s: the longest silence within a stream; a comment fills it.
         send_s: after this time without reading, a client counts as gone.
-        drain_s: how long running answers can take to end when the server is asked to stop.
+        drain_s: how long running answers may take to end when the server is asked to stop.
     """
 
     host: str = "127.0.0.1"

@@ -26,7 +26,7 @@ class Service:
 
     Attributes:
         readers: how many documents are parsed at a time.
-        prepared: whether all preparation has ended without a failure.
+        prepared: whether no preparation is running or has failed.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ def _has_ended(number: int, server: ScriptedServer) -> bool:
 
 
 async def _record(server: ScriptedServer, file: Path) -> None:
-    """Write the times of each completed request, in order of arrival."""
+    """Write the times of each request that has ended, in order of arrival."""
     with file.open("w", encoding="utf-8") as lines:
         for number in itertools.count():
             await server.wait_until(partial(_has_ended, number))

@@ -20,7 +20,7 @@ from stretto.values.tool_calls import ToolCall, ToolCallFragment
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of one call.
+    """What one call does.
 
     Attributes:
         text: the text to write; split into ``chunks`` if given, else word by word.

@@ -70,7 +70,7 @@ class ScriptedServer:
         replies: one text, an `HttpReply`, a `RawResponse`, rules tried in order (the last resort is ``OK.``), or a
             callable that takes the `ReceivedRequest`.
         time_to_first_token_s: seconds between a request and its first token.
-        tokens_per_second: the rate of each stream; ``None``: all at once. Due times are absolute, so without drift.
+        tokens_per_second: the rate of each stream; ``None``: all at once. Due times are absolute, so they do not drift.
         token_characters: length of a token; ``None``: a word with the white space before it.
         slots: answers that are written at a time; further requests wait for their turn, as on a server of fixed
             capacity.

@@ -178,7 +178,7 @@ class IncomingCalls:
         self._last = call
 
     def _handed_out(self) -> Iterable[ToolCallFragment]:
-        """Return the empty objects that are the real arguments, now that the next call begins."""
+        """Yield the empty objects that are the real arguments, now that the next call begins."""
         for call in self._withheld:
             if call.withheld:
                 call.arguments, call.withheld = call.withheld, ""

@@ -84,7 +84,7 @@ class LangChainBackend:
 
     @property
     def retries_itself(self) -> bool:
-        """Whether the model retries failed calls; if so, no other layer must."""
+        """Whether the model retries failed calls; if so, no other layer may."""
         return getattr(self.model, "max_retries", 0) != 0
 
     @asynccontextmanager

@@ -126,7 +126,7 @@ class OpenAIBackend(RemoteBackend):
             self._learned.facts = await discover(fetch, url, self.model) or self._learned.facts
 
     async def text_counter(self) -> Callable[[str], int] | None:
-        """Return the tokenizer of OpenAI's own models if it is available offline; ``None`` for other models."""
+        """Return the counter of one of OpenAI's own models; ``None`` for others, or if it needs a download first."""
         if self.compatible:
             return None
         return await anyio.to_thread.run_sync(openai_counter, self.model)

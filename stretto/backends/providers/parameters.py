@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 GUIDED_JSON = "guided_json"
 """The schema of an answer, as vLLM accepted it before it supported OpenAI's ``response_format``."""
 
-# Options of the caller. Stop texts are not among them: the stream is cut there here as well. Neither are
+# Options of the caller. Stop texts are not among them: the library cuts the stream at them too. Neither are
 # log-probabilities and further answers: the code that requests them warns if they are missing.
 _REPORTED = ("temperature", "top_p", "seed")
 _OPTIONAL = frozenset(

@@ -44,7 +44,7 @@ class ServerFacts:
         models: the names of its models.
         model: the model to use if none is named; empty if there are several to choose from.
         context_window: the most tokens of prompt and answer together.
-        slots: calls that run concurrently.
+        concurrent_calls: calls that run concurrently.
         speculation: whether it drafts tokens and verifies them.
         parameters: the number of the model's parameters.
         prefix_caching: whether it reuses the KV cache of a common prefix.
@@ -208,8 +208,8 @@ def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> Serve
 
 def of_lmstudio(facts: ServerFacts, models: Any, model: str) -> ServerFacts:
     """Add LM Studio's ``/api/v0/models``: the window of a loaded model; the others are loaded on request."""
-    entries = [each for each in _entries(models) if each.get("type") in ("llm", "vlm")]
-    writing = [each for each in entries if isinstance(each.get("id"), str)]  # the others are embedding models
+    entries = [each for each in _entries(models) if each.get("type") in ("llm", "vlm")]  # others embed
+    writing = [each for each in entries if isinstance(each.get("id"), str)]
     choice = [each for each in writing if each.get("state") == "loaded"] or writing
     only = str(choice[0]["id"]) if len(choice) == 1 else ""
     entry = next((each for each in entries if each.get("id") == (model or only)), {})

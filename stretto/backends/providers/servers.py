@@ -95,7 +95,7 @@ class AtAddress(OpenAIBackend):
     async def _find_model(self) -> None:
         if self._learned.facts is None:
             await self.load_ahead()
-            await self._client()  # raises if the server cannot be reached
+            await self._client()  # raises if no client can be made: a bad key, a closed backend
             self._learned.ask_again = -math.inf  # without the name, no call is possible
             await self.ask_server(_FINDING_S)
         if (facts := self._learned.facts) is None:

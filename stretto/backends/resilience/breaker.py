@@ -204,7 +204,7 @@ class Breaker(Wrapper):
             await circuit.trial.wait(patience_s)
 
     async def _admitted_by_all(self, prompt: ModelRequest) -> _Seen:
-        """Request a call from what all replicas have seen."""
+        """Request a call, by what all replicas have seen."""
         if self._shared is None:
             return _Seen()
         token = secrets.token_hex(8)

@@ -24,7 +24,7 @@ _ENOUGH = 20
 
 
 class Hedge(Wrapper):
-    """A wrapper that repeats a call while its first text is later than usual, within a budget.
+    """A wrapper that repeats a call, within a budget, once its first text is later than usual.
 
     The wait is the 95th percentile of the times to first text so far, and nothing is hedged
     until there are twenty; the loser is cancelled and counted. Source: Dean and Barroso, "The Tail

@@ -43,7 +43,7 @@ class RedisStore:
     Args:
         url: ``redis://HOST:PORT/DATABASE``, ``rediss://`` with TLS or ``unix://PATH``; can contain a name and password.
         prefix: the prefix of all keys. They expire an hour after their last use.
-        timeout_s: how long a response of Redis can take.
+        timeout_s: how long a response of Redis may take.
         again_s: how long Redis is left alone after it did not respond.
         clock: seconds, instead of the server's clock; the same for all replicas.
 

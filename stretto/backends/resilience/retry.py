@@ -43,7 +43,7 @@ class Retry(Wrapper):
     and Jitter"), on top of what the server asks for (``retry_after_s``). A wait beyond the deadline of
     the calling task or ``longest_pause_s`` is not started, nor a call beyond the budget: the error is
     raised immediately and says so. The same applies if a server asks for a long wait and another model can
-    take over. A server that reports that it is loading its model is waited for until then.
+    take over. A server that is loading its model is asked again for up to ``longest_pause_s``, beyond ``attempts``.
     If a breaker refuses the repetition, the first failure is raised: it says more about this request.
 
     Args:

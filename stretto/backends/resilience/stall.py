@@ -29,7 +29,7 @@ class StallGuard(Wrapper):
     keep a connection open, can be endless. Silence after the finish reason is not a stall.
 
     A call with a late first text is not repeated: a slow server would have to read the prompt from the beginning
-    again. Only if a call that began later was answered first, the late one hangs, and can be repeated.
+    again. It is repeated, as one that hangs, only if a call that began later was answered first.
 
     Args:
         backend: the backend to watch.
@@ -146,7 +146,7 @@ class FirstTexts:
         self._last_answered_s = float("-inf")
 
     def limit_s(self, tokens: int) -> float:
-        """Return the seconds that the first text of a prompt of so many tokens can take."""
+        """Return the seconds that the first text of a prompt of so many tokens may take."""
         per_token = _SLACK * max(self._measured) if self._measured else self._assumed
         return self.usual_s + max(0, tokens - SHORT) * per_token
 

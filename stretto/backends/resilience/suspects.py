@@ -34,7 +34,7 @@ def may_follow_the_request(error: BackendError) -> bool:
 @dataclass(slots=True)
 class _Suspect:
     times: int
-    answered_before: int  # responses of the endpoint before its first failure
+    answered_before: int  # complete answers of the endpoint before this request first failed
     first_for: int | None  # the first answer that sent it
     last_s: float
 

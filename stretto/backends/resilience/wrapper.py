@@ -82,7 +82,7 @@ class ObservedStream(AsyncIterator[Chunk]):
         return chunks if isinstance(chunks, cls) and not chunks._head else cls(chunks)
 
     def after(self, head: Sequence[Chunk]) -> ObservedStream:
-        """Return these chunks first, unobserved."""
+        """Put these chunks first, unobserved; returns the stream itself."""
         self._head.extendleft(reversed(head))
         return self
 

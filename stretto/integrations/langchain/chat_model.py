@@ -1,4 +1,4 @@
-"""`ChatStretto`: a LangChain chat model that writes its answers in parallel where possible."""
+"""`ChatStretto`: a LangChain chat model that writes its answers in parallel where that helps."""
 
 from __future__ import annotations
 

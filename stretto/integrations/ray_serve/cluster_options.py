@@ -24,7 +24,7 @@ class RayOptions(BaseModel):
         server_cpus: for each of them.
         concurrent_answers: answers that one server writes at a time.
         queue: requests that can wait at one server.
-        drain_s: how long answers can go on when a replica is stopped.
+        drain_s: how long answers may go on when a replica is stopped.
         host: the name under which the server is called. Without a key, it only answers to names of this machine unless
             this is set. Where Ray listens is configured in Ray.
         keys: a file with the keys to admit, on every machine.

@@ -43,7 +43,7 @@ class RayBackend:
         handle: the deployment.
         name: the model name.
         capabilities: the capabilities of one replica.
-        slots: calls that one replica runs concurrently.
+        concurrent_calls: calls that one replica runs concurrently.
     """
 
     def __init__(

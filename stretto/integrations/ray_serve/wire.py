@@ -138,7 +138,7 @@ def read_capabilities(text: str) -> Capabilities:
 
 
 def session_of(prompt: ModelRequest) -> str:
-    """Return one value for calls that begin alike: turns of a conversation, points of an answer, a document's text.
+    """Return one value for calls that begin alike: turns of a chat, points of an answer, questions on a document.
 
     Ray sends those to one replica, which then has their common beginning in its KV cache.
     """

@@ -181,7 +181,7 @@ def check_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> None:
 
 
 def check_contents(turns: Sequence[Mapping[str, Any]], field: str, places: Sequence[int] | None = None) -> None:
-    """Raise `Problem` for a turn whose content is an empty list, unless it is the assistant's and has tool calls."""
+    """Raise `Problem` for a turn whose content is an empty list; one of the assistant can have only calls."""
     check_number(field, turns, MOST_MESSAGES)
     for place, turn in zip(places or range(len(turns)), turns, strict=True):
         if turn.get("content") == [] and turn.get("role") != "assistant":

@@ -173,7 +173,7 @@ def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOp
 
 
 def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the format that constrains the answer, and what to send instead to a server that supports more than we.
+    """Return the format that constrains the answer, and what to send instead if the model's server supports more.
 
     Raises `Problem`.
     """

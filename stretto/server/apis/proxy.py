@@ -36,7 +36,8 @@ def responding(served: Served) -> OpenAIBackend | None:
 def elsewhere(api: str) -> Elsewhere:
     """Return what forwards the bodies of an API that only the model's own server knows.
 
-    ``api`` is "responses", "completions" or "chat.completions". The result raises the problem without such a server.
+    ``api`` is "responses", "completions" or "chat.completions". What it returns raises the problem if there is no such
+    server.
     """
 
     async def pass_on_or_raise(body: dict[str, Any], service: Service, exchange: Exchange, problem: Problem) -> None:

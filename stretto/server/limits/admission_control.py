@@ -153,7 +153,7 @@ class AdmissionControl:
             await self.break_off(5.0)
 
     async def break_off(self, within_s: float) -> None:
-        """End every running answer with an error; wait as long as some of them end within each such interval.
+        """End every running answer with an error; wait as long as some of them end in each ``within_s``.
 
         A client that does not read its last bytes is abandoned.
         """

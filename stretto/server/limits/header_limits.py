@@ -1,4 +1,4 @@
-"""Limits what precedes a body, since uvicorn keeps it in memory however long it gets, and requires one host."""
+"""Requires one host, and limits what precedes a body, since uvicorn keeps it in memory however long it gets."""
 
 from __future__ import annotations
 
