@@ -164,8 +164,11 @@ def load():
     with suppress(BackendError):  # where the exit came first
         Stretto(model, settings=settings).load()
 
-def interrupt():
-    while not loads():
+def reads(frame):
+    return frame is not None and (frame.f_code.co_name == "read_texts" or reads(frame.f_back))
+
+def interrupt():  # not while the main thread begins to wait: asyncio would see the signal only when something wakes it
+    while not any(map(reads, sys._current_frames().values())):
         started.wait(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 
