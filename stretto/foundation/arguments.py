@@ -48,8 +48,8 @@ def reason(problem: Mapping[str, Any]) -> str:
     """Return why pydantic rejects a value, from its `ErrorDetails`, as the end of a sentence."""
     if problem["type"] == "extra_forbidden":
         return "there is no such name"
-    said = _HOW_IT_WAS_READ.sub("", problem["msg"])
-    return said[:1].lower() + said[1:]
+    message = _HOW_IT_WAS_READ.sub("", problem["msg"])
+    return message[:1].lower() + message[1:]
 
 
 def unknown_names(

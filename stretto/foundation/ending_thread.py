@@ -30,14 +30,14 @@ class EndingThread(threading.Thread):
 
     Args:
         target: the function to run.
-        tell: asks it to end; called from other threads, at any time, possibly more than once.
+        request_end: asks it to end; called from other threads, at any time, possibly more than once.
         name: of the thread.
     """
 
-    def __init__(self, target: Callable[[], None], tell: Callable[[], None], name: str) -> None:
+    def __init__(self, target: Callable[[], None], request_end: Callable[[], None], name: str) -> None:
         # A daemon, because the interpreter would wait for a non-daemon thread before `_end_all` could end it.
         super().__init__(target=target, name=name, daemon=True)
-        self._tell = tell
+        self._request_end = request_end
         self._over = allocate_lock()  # locked while it runs
         self._until = math.inf  # when the exit has waited long enough
         self._interrupted = False
@@ -45,7 +45,7 @@ class EndingThread(threading.Thread):
 
     def end(self) -> None:
         self._until = min(self._until, time.monotonic() + _PATIENCE_S)
-        self._tell()
+        self._request_end()
 
     def wait_at_exit(self) -> bool:
         """Ask it to end, and wait briefly. Return False once it has ended, or the exit has waited long enough."""
@@ -96,7 +96,7 @@ class EndingThread(threading.Thread):
         except BaseException:  # noqa: BLE001 - as threads do; objects in its frames are freed before the exit continues
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self)))
         finally:
-            self._tell = _ended  # its references are freed now, not by the cycle collector
+            self._request_end = _ended  # its references are freed now, not by the cycle collector
             self._leave()
             stay_if_changed()
 
@@ -154,9 +154,9 @@ def _leave(error: BaseException) -> None:
             status = 128 + signal.SIGINT
         case SystemExit(code=int() | None as code):
             status = code or 0
-        case SystemExit(code=said):
+        case SystemExit(code=message):
             status = 1
-            print(said, file=sys.stderr)
+            print(message, file=sys.stderr)
         case _:
             status = 1
             sys.excepthook(type(error), error, error.__traceback__)

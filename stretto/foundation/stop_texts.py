@@ -15,27 +15,27 @@ class StopTexts:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(text for text in texts if text)
-        self._held = ""
+        self._buffer = ""
         self.found: str | None = None
 
     def push(self, text: str) -> tuple[str, bool]:
         """Return the text that can be emitted, and whether a stop text was found, which ends the stream."""
         if not self._texts:
             return text, False
-        held = self._held + text
-        found = [(place, stop) for stop in self._texts if (place := held.find(stop)) >= 0]
+        buffered = self._buffer + text
+        found = [(place, stop) for stop in self._texts if (place := buffered.find(stop)) >= 0]
         if found:
-            self._held = ""
+            self._buffer = ""
             place, self.found = min(found, key=itemgetter(0))
-            return held[:place], True
-        keep = max(_overlap(held, stop) for stop in self._texts)
-        self._held = held[len(held) - keep :]
-        return held[: len(held) - keep], False
+            return buffered[:place], True
+        keep = max(_overlap(buffered, stop) for stop in self._texts)
+        self._buffer = buffered[len(buffered) - keep :]
+        return buffered[: len(buffered) - keep], False
 
     def flush(self) -> str:
         """Return the withheld text, which turned out not to be a stop text."""
-        held, self._held = self._held, ""
-        return held
+        buffered, self._buffer = self._buffer, ""
+        return buffered
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -102,11 +102,11 @@ class Tools:
         """Read calls from one of `BEGINS` up to the end of the answer; none if there is anything else."""
         text = text.strip()
         begin = next((mark for mark in BEGINS if text.startswith(mark)), "")
-        behind = text.removeprefix(begin)
+        rest = text.removeprefix(begin)
         if begin == "[TOOL_CALLS]":
-            return self.of_mistral(behind)
+            return self.of_mistral(rest)
         if begin in _OBJECTS:
-            return self.of_objects(("[" if begin.endswith("[") else "") + behind.strip().removesuffix(_OBJECTS[begin]))
+            return self.of_objects(("[" if begin.endswith("[") else "") + rest.strip().removesuffix(_OBJECTS[begin]))
         # Qwen3-Coder omits the marker before a function, but not the one after it.
         wrapper, wrapped = ("<tool_call>", f"<tool_call>{text}") if begin == _FUNCTION else (begin, text)
         if wrapper in WRAPPERS and "<arg_key>" not in text and (calls := self._of_wrapped(wrapped, wrapper)):

@@ -80,8 +80,8 @@ class MarkupForm:
         """All markers that have to be visible in the text, including control tokens."""
         if self.channels:
             return CHANNEL_MARKS
-        calls = () if self.calls is None else (self.calls.begin, self.calls.end, *_beside(self.calls.begin))
-        thought = () if self.thought is None else (*self.thought, *_beside(self.thought[0]))
+        calls = () if self.calls is None else (self.calls.begin, self.calls.end, *_further_marks(self.calls.begin))
+        thought = () if self.thought is None else (*self.thought, *_further_marks(self.thought[0]))
         return tuple(mark for mark in (*thought, *calls) if mark)
 
     @property
@@ -110,14 +110,14 @@ _PHRASES = (  # of Granite 3.2 and of Apriel
     ("Here is my thought process:", "Here is my response:"),
     ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
 )
-_BESIDE = {
+_FURTHER_MARKS = {
     "[TOOL_CALLS]": ("[ARGS]", "[CALL_ID]"),
     "<|tool_call|>": ("<|/tool_call|>",),
     "<|channel>thought": ("<|channel>",),
     "<tool_call>": FORMS["<arg_key>"].marks,
 }
 _UNREAD = ("<|tool_calls_section_begin|>", "```tool_code")  # of Kimi K2, and in examples
-_UNTOLD = ("<arg_key>", "<function=", "<|python_start|>")  # do not show what a template's model writes
+_AMBIGUOUS = ("<arg_key>", "<function=", "<|python_start|>")  # do not show what a template's model writes
 _LFM = "<|tool_call_start|>", "<|tool_call_end|>"  # LFM2 writes text after its calls
 _OF_LFM = ("<|tool_list_start|>", "List of tools: ")  # its templates, some of which contain no call marker
 _LLAMA = ("<|python_tag|>", "dictionary of argument name")  # what its templates tell the model about a call
@@ -140,16 +140,16 @@ def form_of(template: object) -> MarkupForm:
     return MarkupForm(thought, _calls_of(text), always=always, answers=answers)
 
 
-def _beside(mark: str) -> tuple[str, ...]:
+def _further_marks(mark: str) -> tuple[str, ...]:
     """Return the further markers of a format that is identified by one."""
-    return _BESIDE.get(mark) or (FORMS[mark].marks if mark in FORMS else ())
+    return _FURTHER_MARKS.get(mark) or (FORMS[mark].marks if mark in FORMS else ())
 
 
 def _calls_of(text: str) -> CallForm | None:
     wrappers = [mark for mark in WRAPPERS[:-1] if mark in text]
     if "tools" not in text or any(mark in text for mark in _UNREAD) or len(wrappers) > 1:
         return None
-    marked = next((mark for mark in FORMS if mark not in _UNTOLD and mark in text), "")
+    marked = next((mark for mark in FORMS if mark not in _AMBIGUOUS and mark in text), "")
     lfm = CallForm(*_LFM, "enclosed")
     elements = "<function=" in text
     wrapper = wrappers[0] if wrappers else ""

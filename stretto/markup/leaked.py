@@ -36,7 +36,7 @@ class Leaked:
         self._begun = ""  # what is certain to be the beginning, no longer than a marker
         self._inner: Reader | None = None
         self._is_plain = self._is_bare = False
-        self._seen, self._length = "", 0  # of a bare channel: its last characters, and its length
+        self._tail, self._length = "", 0  # of a bare channel: its last characters, and its length
 
     @property
     def is_thinking(self) -> bool:
@@ -58,8 +58,8 @@ class Leaked:
         if self._inner is None and any(mark.startswith(begun) for mark in (*BEGINS, _BARE_CHANNEL)):
             return Parts()
         self._is_plain = self._inner is None
-        held = self._released()
-        return Parts(held) if self._inner is None else self._inner.feed(held)
+        released = self._released()
+        return Parts(released) if self._inner is None else self._inner.feed(released)
 
     def finish(self) -> Parts:
         self._is_plain, self._is_bare = True, False
@@ -67,19 +67,19 @@ class Leaked:
 
     def _bare(self, text: str) -> Parts:
         """Read what begins like gpt-oss reasoning without its markers; it is that only if its end follows."""
-        window = self._seen + text
-        self._seen, self._length = window[1 - len(_BARE_FINAL) :], self._length + len(text)
+        window = self._tail + text
+        self._tail, self._length = window[1 - len(_BARE_FINAL) :], self._length + len(text)
         if _BARE_FINAL not in window and self._length < _LONGEST_BARE:
             return Parts(thinking=True)
         self._is_plain, self._is_bare = True, False
-        held = self._released()
-        thought, found, said = held.lstrip().removeprefix(_BARE_CHANNEL).partition(_BARE_FINAL)
-        return Parts(said, thought=thought.strip(), thinking=True) if found else Parts(held)
+        released = self._released()
+        thought, found, answer = released.lstrip().removeprefix(_BARE_CHANNEL).partition(_BARE_FINAL)
+        return Parts(answer, thought=thought.strip(), thinking=True) if found else Parts(released)
 
     def _released(self) -> str:
-        held = "".join(self._pieces)
+        text = "".join(self._pieces)
         self._pieces.clear()
-        return held
+        return text
 
     def _chosen(self, begun: str) -> Reader | None:
         """Return the reader for an answer with this beginning; ``None`` if it is text, or too short to decide."""

@@ -37,7 +37,7 @@ def reader_of(
     tools: Sequence[Mapping[str, Any]] = (),
     *,
     opened: bool = False,
-    held: bool = False,
+    constrained: bool = False,
     whole: bool = False,
 ) -> Reader | None:
     """Return the reader for an answer; ``None`` if it has nothing to look for.
@@ -46,10 +46,10 @@ def reader_of(
         form: the markers of the model.
         tools: that it may call.
         opened: the answer begins within reasoning.
-        held: the answer is constrained to a format, and contains neither reasoning nor markers.
+        constrained: the answer is constrained to a format, and contains neither reasoning nor markers.
         whole: the answer is one call, constrained to its schema.
     """
-    if held or whole:
+    if constrained or whole:
         return MarkReader(PLAIN, tools, whole=True) if whole else None
     if form.channels:
         return Channels(Tools(tools))
@@ -80,12 +80,12 @@ class MarkReader:
             self._marks = (self._form.begin, *(("<function=",) if self._form.body == "elements" else ()))
         self._tools = Tools(tools)
         self._state = self._objects if whole else self._think if opened else self._begin
-        self._held = ""
+        self._buffer = ""
         self._space = ""  # white space before a marker, which is meaningless before a call
         self._pieces: list[str] = []  # of unfinished reasoning
         self._has_thought = False  # already: an empty line comes before the next one
         self._span: JsonSpan | None = None  # of the object of a call
-        self._searched = 0  # characters of the held text that are already searched
+        self._searched = 0  # characters of the buffered text that are already searched
         self._ended = False
         self._closing = ""  # the marker after the answer
         self._found = _Found()
@@ -101,7 +101,7 @@ class MarkReader:
         return self._read("", final=True)
 
     def _read(self, text: str, *, final: bool) -> Parts:
-        self._held += text
+        self._buffer += text
         self._ended = final
         thinking = self.is_thinking
         while self._state():
@@ -114,21 +114,21 @@ class MarkReader:
             calls=tuple(found.calls),
         )
 
-    # Each state consumes what it can of the held text, and returns whether another state continues with the rest.
+    # Each state consumes what it can of the buffered text, and returns whether another state continues with the rest.
 
     def _begin(self) -> bool:
         """Handle the beginning, where reasoning can come."""
         if self._thought is None:
             return self._begin_answer()
-        begun, mark = self._held.lstrip(), self._thought[0]
+        begun, mark = self._buffer.lstrip(), self._thought[0]
         if begun.startswith(mark):
-            self._held, self._state = begun[len(mark) :], self._think
+            self._buffer, self._state = begun[len(mark) :], self._think
             return True
         return self._begin_answer() if self._ended or not mark.startswith(begun) else False
 
     def _begin_answer(self) -> bool:
         """Handle the beginning of the answer after any reasoning: it can be one call."""
-        begun = self._held.lstrip()
+        begun = self._buffer.lstrip()
         python = "<|python_tag|>" if self._may_call and self._form.begin == "<|python_tag|>" else ""
         if not self._ended and (not begun or (python and python.startswith(begun))):
             return False
@@ -143,25 +143,25 @@ class MarkReader:
     def _think(self) -> bool:
         assert self._thought is not None  # noqa: S101 - for the type checker: only a form with reasoning gets here
         end = self._thought[1]
-        at = self._held.find(end)
+        at = self._buffer.find(end)
         if at < 0:
-            keep = 0 if self._ended else held_back(self._held, (end,))
-            self._pieces.append(self._held[: len(self._held) - keep])
-            self._held = self._held[len(self._held) - keep :]
+            keep = 0 if self._ended else held_back(self._buffer, (end,))
+            self._pieces.append(self._buffer[: len(self._buffer) - keep])
+            self._buffer = self._buffer[len(self._buffer) - keep :]
             if self._ended:
                 calls = self._called_in()
                 if self._has_thought and not calls:  # not reasoning again: the answer mentions the marker
-                    self._tell(self._thought[0] + "".join(self._pieces))
+                    self._add_text(self._thought[0] + "".join(self._pieces))
                     self._pieces.clear()
-                self._tell_thought(calls)
+                self._add_thought(calls)
             return False
-        self._pieces.append(self._held[:at])
-        self._held, self._state = self._held[at + len(end) :], self._behind_thought
+        self._pieces.append(self._buffer[:at])
+        self._buffer, self._state = self._buffer[at + len(end) :], self._after_thought
         self._closing = FINAL.get(end, "")
-        self._tell_thought()
+        self._add_thought()
         return True
 
-    def _tell_thought(self, calls: Sequence[ParsedCall] = ()) -> None:
+    def _add_thought(self, calls: Sequence[ParsedCall] = ()) -> None:
         if thought := "".join(self._pieces).strip():
             self._found.thought += f"\n\n{thought}" if self._has_thought else thought
             self._has_thought = True
@@ -179,18 +179,18 @@ class MarkReader:
         self._pieces = [thought[:end]]
         return calls
 
-    def _behind_thought(self) -> bool:
+    def _after_thought(self) -> bool:
         """Handle what follows reasoning: the answer, which some put between two markers, or more reasoning."""
         assert self._thought is not None  # noqa: S101 - as above
-        self._held = self._held.lstrip()
+        self._buffer = self._buffer.lstrip()
         for opening, closing in () if self._closing else ((self._thought[0], ""), *self._answers):
-            if self._held.startswith(opening):
-                self._held, self._closing = self._held[len(opening) :], closing
-                self._state = self._behind_thought if closing else self._think
+            if self._buffer.startswith(opening):
+                self._buffer, self._closing = self._buffer[len(opening) :], closing
+                self._state = self._after_thought if closing else self._think
                 return True
-            if not self._ended and opening.startswith(self._held):
+            if not self._ended and opening.startswith(self._buffer):
                 return False
-        if not (self._ended or self._held):
+        if not (self._ended or self._buffer):
             return False
         self._state = self._begin_answer
         return True
@@ -198,14 +198,14 @@ class MarkReader:
     def _say(self) -> bool:
         """Handle text, up to the marker of a call."""
         form, marks = self._form, self._marks
-        at, mark = min(((at, mark) for mark in marks if (at := self._held.find(mark)) >= 0), default=(-1, ""))
+        at, mark = min(((at, mark) for mark in marks if (at := self._buffer.find(mark)) >= 0), default=(-1, ""))
         if at < 0:
-            self._tell(self._certain(marks))
+            self._add_text(self._certain(marks))
             return False
-        said = self._held[:at].rstrip()
-        self._space = self._held[len(said) : at]
-        self._held = self._held[at:]
-        self._tell(said)
+        text = self._buffer[:at].rstrip()
+        self._space = self._buffer[len(text) : at]
+        self._buffer = self._buffer[at:]
+        self._add_text(text)
         states = {"object": self._object, "elements": self._elements, "enclosed": self._enclosed}
         self._state = states.get(form.body if mark == form.begin else "rest", self._rest)
         self._span, self._searched = None, len(mark)
@@ -215,60 +215,60 @@ class MarkReader:
         """Take what is certain to be text, leaving a partial marker or white space that could precede one."""
         end = self._closing
         if self._ended:
-            said, self._held = self._held, ""
-            return said.rstrip().removesuffix(end).rstrip() if end else said
-        keep = held_back(self._held, (*marks, end) if end else marks)
-        if end and self._held.rstrip().endswith(end):
-            keep = len(self._held) - self._held.rfind(end)
+            text, self._buffer = self._buffer, ""
+            return text.rstrip().removesuffix(end).rstrip() if end else text
+        keep = held_back(self._buffer, (*marks, end) if end else marks)
+        if end and self._buffer.rstrip().endswith(end):
+            keep = len(self._buffer) - self._buffer.rfind(end)
         if marks or end:  # white space before a marker is meaningless
-            sure = self._held[: len(self._held) - keep]
+            sure = self._buffer[: len(self._buffer) - keep]
             keep += len(sure) - len(sure.rstrip())
-        said, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
-        return said
+        text, self._buffer = self._buffer[: len(self._buffer) - keep], self._buffer[len(self._buffer) - keep :]
+        return text
 
     def _object(self) -> bool:
         """Handle calls that are a JSON object, or a list of them, between two markers."""
         if self._span is None:
-            begun = self._held[self._searched :].lstrip()
+            begun = self._buffer[self._searched :].lstrip()
             if begun and begun[0] not in "{[":
                 return self._is_text(self._searched)
             if begun:
-                self._searched = len(self._held) - len(begun)
+                self._searched = len(self._buffer) - len(begun)
                 self._span = JsonSpan(self._searched)
-        end = None if self._span is None else self._span.end(self._held)
+        end = None if self._span is None else self._span.end(self._buffer)
         if end is None:
-            return self._is_text(len(self._held)) if self._ended else False
-        behind = self._held[end:].lstrip()
-        after = len(self._held) - len(behind)
-        if behind.startswith(self._form.end):
+            return self._is_text(len(self._buffer)) if self._ended else False
+        rest = self._buffer[end:].lstrip()
+        after = len(self._buffer) - len(rest)
+        if rest.startswith(self._form.end):
             after += len(self._form.end)
-        elif not behind.startswith(self._form.begin):  # of the next call, if the end of this one is missing
-            if not self._ended and any(mark.startswith(behind) for mark in (self._form.begin, self._form.end)):
+        elif not rest.startswith(self._form.begin):  # of the next call, if the end of this one is missing
+            if not self._ended and any(mark.startswith(rest) for mark in (self._form.begin, self._form.end)):
                 return False
-            if behind:
+            if rest:
                 return self._is_text(end)
-        calls = self._tools.of_objects(self._held[self._searched : end])
+        calls = self._tools.of_objects(self._buffer[self._searched : end])
         return self._are_calls(calls, after)
 
     def _elements(self) -> bool:
         """Handle a call whose arguments are elements; their values can contain anything, even the end marker."""
         begin, end = self._form.begin, self._form.end
-        while (at := self._held.find(end, self._searched)) >= 0:
-            body = self._held[len(begin) : at]
+        while (at := self._buffer.find(end, self._searched)) >= 0:
+            body = self._buffer[len(begin) : at]
             if body.rstrip().endswith("</function>"):
                 return self._are_calls(self._tools.of_elements(body), at + len(end))
             self._searched = at + len(end)
-        self._searched = max(self._searched, len(self._held) - len(end) + 1)
-        return self._is_text(len(self._held)) if self._ended else False
+        self._searched = max(self._searched, len(self._buffer) - len(end) + 1)
+        return self._is_text(len(self._buffer)) if self._ended else False
 
     def _enclosed(self) -> bool:
         """Handle calls between two markers that occur in no value; text can follow."""
-        at = self._held.find(self._form.end, self._searched)
+        at = self._buffer.find(self._form.end, self._searched)
         if at < 0:
-            self._searched = max(self._searched, len(self._held) - len(self._form.end) + 1)
+            self._searched = max(self._searched, len(self._buffer) - len(self._form.end) + 1)
             return self._rest()
         after = at + len(self._form.end)
-        return self._are_calls(self._tools.of_marked(self._held[:after]), after)
+        return self._are_calls(self._tools.of_marked(self._buffer[:after]), after)
 
     def _rest(self) -> bool:
         """Handle calls up to the end of the answer."""
@@ -285,35 +285,35 @@ class MarkReader:
     def _are_all(self, read: Callable[[str], Sequence[ParsedCall]]) -> bool:
         if not self._ended:
             return False
-        calls = read(self._held.strip().removesuffix(self._closing))
+        calls = read(self._buffer.strip().removesuffix(self._closing))
         if not calls:
-            return self._is_text(len(self._held))
-        self._held, self._space = "", ""
+            return self._is_text(len(self._buffer))
+        self._buffer, self._space = "", ""
         self._found.calls += calls
         return False
 
     def _is_text(self, length: int) -> bool:
-        """Pass ``length`` characters of the held text on as text."""
-        self._tell(self._space + self._held[:length])
-        self._space, self._held, self._state = "", self._held[length:], self._say
-        return bool(self._held)
+        """Pass ``length`` characters of the buffered text on as text."""
+        self._add_text(self._space + self._buffer[:length])
+        self._space, self._buffer, self._state = "", self._buffer[length:], self._say
+        return bool(self._buffer)
 
     def _are_calls(self, calls: Sequence[ParsedCall], length: int) -> bool:
-        """Replace ``length`` characters of the held text by calls, or pass them on as text if there are none."""
+        """Replace ``length`` characters of the buffered text by calls, or pass them on as text if there are none."""
         if not calls:
             return self._is_text(length)
         self._found.calls += calls
-        self._space, self._held, self._state = "", self._held[length:], self._behind_call
+        self._space, self._buffer, self._state = "", self._buffer[length:], self._after_call
         return True
 
-    def _behind_call(self) -> bool:
-        self._held = self._held.lstrip()
-        if not self._held:
+    def _after_call(self) -> bool:
+        self._buffer = self._buffer.lstrip()
+        if not self._buffer:
             return False
         self._state = self._say
         return True
 
-    def _tell(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         self._found.text += text
 
 
@@ -331,7 +331,7 @@ class Channels:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._held, self._begins = "", True  # nothing has been taken yet
+        self._buffer, self._begins = "", True  # nothing has been taken yet
         self._head: list[str] | None = None  # of a message, while it is being read
         self._channel, self._tool = "final", ""
         self._body: list[str] = []  # of reasoning or a call
@@ -348,33 +348,33 @@ class Channels:
         return self._read("", final=True)
 
     def _read(self, text: str, *, final: bool) -> Parts:
-        self._held += text
+        self._buffer += text
         thinking = self.is_thinking
-        said, thoughts, calls = list[str](), list[str](), list[ParsedCall]()
+        texts, thoughts, calls = list[str](), list[str](), list[ParsedCall]()
         at = 0
-        for mark in _MARK.finditer(self._held):
-            before = self._held[at : mark.start()]
+        for mark in _MARK.finditer(self._buffer):
+            before = self._buffer[at : mark.start()]
             if self._begins and _RECIPIENT.fullmatch(before):
                 self._head = []
-            self._take(before, said)
+            self._take(before, texts)
             at, self._begins = mark.end(), False
-            self._at_mark(mark[0], said, thoughts, calls)
-        keep = 0 if final else held_back(self._held[at:], CHANNEL_MARKS)
-        if self._begins and not final and _MAY_NAME_ONE.fullmatch(self._held[: len(self._held) - keep]):
-            keep = len(self._held)
-        self._begins = self._begins and keep == len(self._held)
-        self._take(self._held[at : len(self._held) - keep], said)
-        self._held = self._held[len(self._held) - keep :]
+            self._at_mark(mark[0], texts, thoughts, calls)
+        keep = 0 if final else held_back(self._buffer[at:], CHANNEL_MARKS)
+        if self._begins and not final and _MAY_NAME_ONE.fullmatch(self._buffer[: len(self._buffer) - keep]):
+            keep = len(self._buffer)
+        self._begins = self._begins and keep == len(self._buffer)
+        self._take(self._buffer[at : len(self._buffer) - keep], texts)
+        self._buffer = self._buffer[len(self._buffer) - keep :]
         if final:
-            self._end(said, thoughts, calls)
+            self._end(texts, thoughts, calls)
         return Parts(
-            "".join(said),
+            "".join(texts),
             thought="".join(thoughts),
             thinking=bool(text) and (thinking or self.is_thinking),
             calls=tuple(calls),
         )
 
-    def _take(self, text: str, said: list[str]) -> None:
+    def _take(self, text: str, texts: list[str]) -> None:
         if not text:
             return
         if self._head is not None:
@@ -382,19 +382,19 @@ class Channels:
         elif self._tool or self._channel == "analysis":
             self._body.append(text)
         else:
-            said.append(text)
+            texts.append(text)
 
-    def _at_mark(self, mark: str, said: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
+    def _at_mark(self, mark: str, texts: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
         if mark == "<|message|>":
             self._open("".join(self._head or ()))
         elif mark in _HEAD_BEGINS:
             if self._head is None:
-                self._end(said, thoughts, calls)
+                self._end(texts, thoughts, calls)
                 self._head = []
             else:
                 self._head.append(" ")
         elif mark != "<|constrain|>":
-            self._end(said, thoughts, calls)
+            self._end(texts, thoughts, calls)
         elif self._head is not None:
             self._head.append(" ")
 
@@ -405,7 +405,7 @@ class Channels:
         self._channel = "analysis" if "analysis" in head else "final"
         self._head = None
 
-    def _end(self, said: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
+    def _end(self, texts: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
         """End the message: now it is certain what it was."""
         if self._head is not None:  # the marker between header and message is missing, or everything but the header
             head = "".join(self._head)
@@ -414,12 +414,12 @@ class Channels:
             if any(word.startswith(message) for word in _WORDS):  # the answer is cut within the header
                 self._channel, self._tool = "final", ""
             else:
-                self._take(message, said)
+                self._take(message, texts)
         body, self._body = "".join(self._body), []
         if self._tool:
             call = self._tools.of_arguments(self._tool, body or "{}")
             if call is None:
-                said.append(body)
+                texts.append(body)
             else:
                 calls.append(call)
         elif body.strip():

@@ -149,11 +149,11 @@ def test_a_thought_is_told_while_it_goes_on():
 
 def test_without_marks_there_is_nothing_to_read():
     assert reader_of(form_of("{{ messages }}")) is None
-    assert reader_of(QWEN, TOOLS, held=True) is None
+    assert reader_of(QWEN, TOOLS, constrained=True) is None
 
 
 def test_an_answer_that_is_held_to_a_call_has_no_thoughts():
-    assert heard(QWEN, [CALL], held=True, whole=True) == ("", "", [YES])
+    assert heard(QWEN, [CALL], constrained=True, whole=True) == ("", "", [YES])
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,7 @@ class LocalBackend:
                 model.form,
                 tools_shown(prompt),
                 opened=model.form.opened_by(model.tokenizer.decode(ids[-_MARK_TOKENS:])),
-                held=format_of(prompt) is not None,
+                constrained=format_of(prompt) is not None,
                 whole=whole,
             )
             if not beyond or len(ids) < model.context_window:
