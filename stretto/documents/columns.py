@@ -40,7 +40,7 @@ class _Gap:
     """A gap between two characters, by their indices in the text."""
 
     before: int
-    behind: int
+    after: int
     left: float
     right: float
 
@@ -68,14 +68,14 @@ def in_columns(letters: Sequence[str], box: Callable[[int], Box | None]) -> str:
         return "".join(letters)
     tried = [_lines(letters, box, *span) for span in spans[:: len(spans) // _TRIED or 1]]
     ends = [(left.left, right.right) for first, last in spans if (left := box(first)) and (right := box(last - 1))]
-    switches = sum(before[1] < behind[0] for before, behind in pairwise(ends))
+    switches = sum(before[1] < after[0] for before, after in pairwise(ends))
     if switches < _FEWEST and sum(bool(line.gaps) for each in tried for line in each) < 2:
         return "".join(letters)
     parts = [_lines(letters, box, *span) for span in spans]
     lines = [line for part in parts for line in part]
     if not all(parts) or (ordered := _ordered(lines, letters, _DEEPEST)) == lines:
         return "".join(letters)
-    return "\n".join(_said(ordered, letters))
+    return "\n".join(_texts(ordered, letters))
 
 
 def _spans(letters: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -101,17 +101,17 @@ def _lines(letters: Sequence[str], box: Callable[[int], Box | None], start: int,
     first, last = box(start), box(end - 1 if letters[end - 1] not in _BROKEN or end - start < 2 else end - 2)
     if first is None or last is None:
         return []
-    found, gaps, seen = list[_Line](), list[_Gap](), start
+    found, gaps, previous = list[_Line](), list[_Gap](), start
     for place in range(start + 1, end):
         if letters[place].isspace() or not letters[place]:
             continue
-        before, behind = (box(seen), box(place)) if place > seen + 1 else (None, None)
-        if before and behind and behind.right < before.left:
-            found.append(_Line(start, seen + 1, first.left, before.right, tuple(gaps)))
-            start, first, gaps = place, behind, []
-        elif before and behind and behind.left - before.right > _WIDE * (before.top - before.bottom):
-            gaps.append(_Gap(seen, place, before.right, behind.left))
-        seen = place
+        before, after = (box(previous), box(place)) if place > previous + 1 else (None, None)
+        if before and after and after.right < before.left:
+            found.append(_Line(start, previous + 1, first.left, before.right, tuple(gaps)))
+            start, first, gaps = place, after, []
+        elif before and after and after.left - before.right > _WIDE * (before.top - before.bottom):
+            gaps.append(_Gap(previous, place, before.right, after.left))
+        previous = place
     return [*found, _Line(start, end, first.left, last.right, tuple(gaps))]
 
 
@@ -146,21 +146,21 @@ def _gutter(lines: list[_Line]) -> float | None:
 
 def _columns(band: list[_Line], gutter: float, letters: Sequence[str], deepest: int) -> list[_Line]:
     """Return the lines left of a gutter, then those right of it; unchanged if they are not prose."""
-    left, right, beside = list[_Line](), list[_Line](), 0
+    left, right, adjacent = list[_Line](), list[_Line](), 0
     for line in band:
         gap = next((gap for gap in line.gaps if gap.left <= gutter <= gap.right), None)
         if gap is not None:
-            before = tuple(each for each in line.gaps if each.behind <= gap.before)
-            behind = tuple(each for each in line.gaps if each.before >= gap.behind)
+            before = tuple(each for each in line.gaps if each.after <= gap.before)
+            after = tuple(each for each in line.gaps if each.before >= gap.after)
             left.append(_Line(line.start, gap.before + 1, line.left, gap.left, before))
-            right.append(_Line(gap.behind, line.end, gap.right, line.right, behind))
-            beside += 1
+            right.append(_Line(gap.after, line.end, gap.right, line.right, after))
+            adjacent += 1
         elif line.right <= gutter:
             left.append(line)
         else:
-            beside += bool(left and (not right or left[-1].start > right[-1].start))
+            adjacent += bool(left and (not right or left[-1].start > right[-1].start))
             right.append(line)
-    if beside < _FEWEST or not (_is_text(left, letters) and _is_text(right, letters)):
+    if adjacent < _FEWEST or not (_is_text(left, letters) and _is_text(right, letters)):
         return band
     widths = sorted(max(line.right for line in side) - min(line.left for line in side) for side in (left, right))
     if widths[0] < _ALIKE * widths[1] and not any(line.gaps for line in (*left, *right)):
@@ -172,16 +172,16 @@ def _is_text(lines: list[_Line], letters: Sequence[str]) -> bool:
     """Return whether lines of a column are prose."""
     width = max(line.right - line.left for line in lines)
     full = sum(line.right - line.left >= _FULL * width for line in lines)
-    said = ["".join("".join(letters[line.start : line.end]).split()) for line in lines]
-    alphabetic = sum(sign.isalpha() for each in said for sign in each)
+    texts = ["".join("".join(letters[line.start : line.end]).split()) for line in lines]
+    alphabetic = sum(sign.isalpha() for each in texts for sign in each)
     return (
         full >= _SHARE * len(lines)
-        and median(map(len, said)) >= _SHORTEST
-        and alphabetic >= _LETTERS * sum(map(len, said))
+        and median(map(len, texts)) >= _SHORTEST
+        and alphabetic >= _LETTERS * sum(map(len, texts))
     )
 
 
-def _said(lines: list[_Line], letters: Sequence[str]) -> Iterator[str]:
+def _texts(lines: list[_Line], letters: Sequence[str]) -> Iterator[str]:
     """Yield the texts of lines. A hyphen at the end of one that continues becomes PDFium's hyphen character."""
     texts = ["".join(letters[line.start : line.end]) for line in lines]
     for text, following in zip(texts, (*texts[1:], ""), strict=True):

@@ -110,7 +110,7 @@ class _Reader:
         self._at_end: list[tuple[str, Any]] = []
         self._fields: list[bool] = []  # of the open fields, whether their result has begun
         self._instructions = 0  # open fields whose result has not begun
-        self._told: set[str] = set()
+        self._shown_targets: set[str] = set()
         self._joined: list[str] = []  # texts of paragraphs whose end was deleted
 
     def read(self) -> None:
@@ -132,11 +132,11 @@ class _Reader:
                 if name in seen or (root := self._package.part(name)) is None:
                     continue
                 related, self._related = self._related, self._package.related(name)
-                said = self._inside(root)
+                text = self._inside(root)
                 self._related = related
-                if said not in seen and re.search(r"[^\W\d_]", said):
-                    self._put(said)
-                seen |= {name, said}
+                if text not in seen and re.search(r"[^\W\d_]", text):
+                    self._put(text)
+                seen |= {name, text}
 
     def _inside(self, element: Any) -> str:
         """Return all blocks of an element on one line."""
@@ -271,15 +271,15 @@ class _Reader:
             return
         begin = len(found.pieces)
         self._inline(run, found)
-        said = "".join(found.pieces[begin:])
-        if not said.strip():
+        text = "".join(found.pieces[begin:])
+        if not text.strip():
             return
         raised = "" if properties is None else value_of(properties, "vertAlign") or ""
         before = found.pieces[begin - 1][-1:] if begin else ""
         if raised in {"superscript", "subscript"}:
-            found.pieces[begin:] = [before_script(before, said, raised=raised == "superscript"), said]
+            found.pieces[begin:] = [before_script(before, text, raised=raised == "superscript"), text]
         elif on & {"strike", "dstrike"}:
-            found.pieces[begin:] = [f"~~{said.strip()}~~ " if said != said.rstrip() else f"~~{said}~~"]
+            found.pieces[begin:] = [f"~~{text.strip()}~~ " if text != text.rstrip() else f"~~{text}~~"]
 
     def _field(self, mark: Any, found: _Paragraph) -> None:
         match attribute_of(mark, "fldCharType"):
@@ -304,10 +304,10 @@ class _Reader:
         begin = len(found.pieces)
         self._inline(link, found)
         target = self._related.get(attribute_of(link, "id"), ("", ""))[1]
-        said = "".join(found.pieces[begin:])
-        if target not in self._told and re.match(r"(?:https?|mailto|tel):", target):
-            self._told.add(target)
-            if re.sub(r"^(?:mailto|tel|https?):/*|/$", "", target) not in said:
+        text = "".join(found.pieces[begin:])
+        if target not in self._shown_targets and re.match(r"(?:https?|mailto|tel):", target):
+            self._shown_targets.add(target)
+            if re.sub(r"^(?:mailto|tel|https?):/*|/$", "", target) not in text:
                 found.targets.append(f"<{target}>")
 
     def _control(self, control: Any, found: _Paragraph) -> None:
@@ -336,9 +336,9 @@ class _Reader:
             found.boxes.append((label, note))
 
     def _note(self, label: str, note: Any) -> None:
-        said = self._inside(note)
-        if said:
-            self._put(f"{label} {said}{']' if label.startswith('[') else ''}".strip())
+        text = self._inside(note)
+        if text:
+            self._put(f"{label} {text}{']' if label.startswith('[') else ''}".strip())
 
     def _drawn(self, reference: Any) -> Iterator[str]:
         """Yield the texts of a chart or of SmartArt."""

@@ -18,7 +18,7 @@ _MARKS = (
 )
 _ESCAPED = (b"\x1b$B", b"\x1b$@", b"\x1b(J")  # of ISO-2022-JP, which is ASCII otherwise
 _MOSTLY = 2  # UTF-8 characters per invalid byte that make a text faulty UTF-8
-_SEEN = 262_144  # bytes to guess an encoding from, sampled from the whole file
+_SAMPLE_SIZE = 262_144  # bytes to guess an encoding from, sampled from the whole file
 _SAMPLES = 256
 _CONTROLS = re.compile(rb"[\x01-\x08\x0e-\x1a]")
 _HIGH = re.compile(rb"[\x80-\xff]")
@@ -57,8 +57,8 @@ def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
     if "\0" in text:
         raise DocumentError("it is binary data, not text")
     shown = "Windows-1252" if name == "cp1252" else name
-    said = (f"which is not UTF-8, the encoding was guessed: {shown}.",) if guessed else ()
-    return text.replace("\r\n", "\n").replace("\r", "\n"), said + with_replacements(text)
+    warnings = (f"which is not UTF-8, the encoding was guessed: {shown}.",) if guessed else ()
+    return text.replace("\r\n", "\n").replace("\r", "\n"), warnings + with_replacements(text)
 
 
 def with_replacements(text: str) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def with_replacements(text: str) -> tuple[str, ...]:
     if not (count := text.count("\ufffd")):
         return ()
     which = "1 character could" if count == 1 else f"{count:,} characters could"
-    return (f"{which} not be read, and {'stands' if count == 1 else 'stand'} in the text as U+FFFD.",)
+    return (f"{which} not be read: U+FFFD replaces {'it' if count == 1 else 'them'} in the text.",)
 
 
 def _named(data: bytes) -> tuple[str | None, bytes, bool]:
@@ -125,36 +125,36 @@ def _unmarked(data: bytes) -> tuple[str, str, bool]:
         return text, "utf-8", False
     from chardet import detect_all  # noqa: PLC0415 - most texts are UTF-8
 
-    seen = b"\n".join(_samples(data))
+    sample = b"\n".join(_samples(data))
     found = [
         (each["encoding"], each["confidence"] or 0.0)
-        for each in detect_all(seen, max_bytes=len(seen), ignore_threshold=True)
+        for each in detect_all(sample, max_bytes=len(sample), ignore_threshold=True)
         if each["encoding"] is not None
     ]
-    name = _likelier(seen, found)
+    name = _likelier(sample, found)
     return data.decode(name, errors="replace"), name, True
 
 
 def _samples(data: bytes) -> Iterator[bytes]:
     """Yield the non-ASCII passages of the whole text, cut at white space."""
-    if len(data) <= _SEEN:
+    if len(data) <= _SAMPLE_SIZE:
         yield data
         return
     step = len(data) // _SAMPLES
-    room = _SEEN // _SAMPLES
+    room = _SAMPLE_SIZE // _SAMPLES
     for start in range(0, len(data), step):
         if found := _HIGH.search(data, start, start + step):
             near = data[max(0, found.start() - room // 2) : found.start() + room // 2]
             yield near.partition(b" ")[2].rpartition(b" ")[0] or near
 
 
-def _likelier(seen: bytes, found: list[tuple[str, float]]) -> str:
+def _likelier(sample: bytes, found: list[tuple[str, float]]) -> str:
     """Return Windows-1252, by far the likeliest for mostly ASCII text, or what was found if it is clearly better.
 
     ``found``: the encodings that chardet suggests, likeliest first.
     """
-    western = seen.decode("cp1252", errors="replace")
-    found = [each for each in found if not _mixes_scripts(seen, each[0])]
+    western = sample.decode("cp1252", errors="replace")
+    found = [each for each in found if not _mixes_scripts(sample, each[0])]
     best, sure = found[0] if found else ("windows-1252", 0.0)
     of_western = max((each for name, each in found if name.lower() in _WESTERN), default=0.0)
     if best.lower() in _WESTERN:
@@ -167,9 +167,9 @@ def _likelier(seen: bytes, found: list[tuple[str, float]]) -> str:
     return best if clearly else "cp1252"
 
 
-def _mixes_scripts(seen: bytes, name: str) -> bool:
+def _mixes_scripts(sample: bytes, name: str) -> bool:
     """Return whether words of the text would mix two scripts in this encoding, as Italian does in Cyrillic ones."""
-    text = seen.decode(name, errors="replace")
+    text = sample.decode(name, errors="replace")
     words = [word for word in _WORDS.findall(text) if not word.isascii()]
     return sum(bool(_MIXED.search(word)) for word in words) > _MOST_MIXED * len(words)
 

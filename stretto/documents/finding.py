@@ -28,9 +28,9 @@ def located(name: Path | str) -> Path:
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             path.lstat()  # raises for a name that the system rejects, such as one that is too long
     except (OSError, ValueError, RuntimeError) as error:
-        said = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         shown = str(name) if len(str(name)) <= 200 else str(name)[:200] + "…"
-        raise DocumentError(f"{shown!r} was not read: {said}; check the path.") from error
+        raise DocumentError(f"{shown!r} was not read: {reason}; check the path.") from error
     return path
 
 

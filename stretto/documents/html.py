@@ -69,7 +69,7 @@ def read_html(data: bytes, title: str) -> Document:
     Strikethrough is put between ``~~``, a superscript number after ``^``. Pictures are replaced by their ``alt`` text.
     Link targets follow their paragraph, so that its sentences can be quoted.
     """
-    text, said = _decoded(data)
+    text, warnings = _decoded(data)
     try:
         page = LexborHTMLParser(_with_end_tags(_with_cdata(text)))
     except SelectolaxError as error:  # any text is valid HTML: only its nodes may not fit
@@ -80,7 +80,7 @@ def read_html(data: bytes, title: str) -> Document:
         _Flow(layout, _laying_out(page.root)).write(page.root)
     name = " ".join(named.text().split()) if named is not None else ""
     headings = tuple(layout.headings)
-    return Document(text=layout.text(), title=name or title, headings=headings, markup=text, warnings=said)
+    return Document(text=layout.text(), title=name or title, headings=headings, markup=text, warnings=warnings)
 
 
 def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
@@ -157,13 +157,13 @@ def _laying_out(root: LexborNode) -> set[int]:
     """
     found: set[int] = set()
     tables: list[_Measured] = []
-    seen = 0
+    length = 0
 
     def enters(node: LexborNode) -> bool:
-        nonlocal seen
+        nonlocal length
         name = node.tag
         if name == "-text":
-            seen += len(node.text_content or "")
+            length += len(node.text_content or "")
         elif name == "table":
             if tables:
                 tables[-1].holds_table = True
@@ -173,7 +173,7 @@ def _laying_out(root: LexborNode) -> set[int]:
         elif tables and name in {"td", "th"}:
             tables[-1].cells += 1
             tables[-1].most_cells = max(tables[-1].most_cells, tables[-1].cells)
-            tables[-1].cell_begins.append(seen)
+            tables[-1].cell_begins.append(length)
         elif tables and _HEADING.fullmatch(name or ""):
             for table in reversed(tables):
                 if table.lays_out:
@@ -183,7 +183,7 @@ def _laying_out(root: LexborNode) -> set[int]:
 
     for node in _walk(root, enters):
         if node.tag in {"td", "th"} and tables and tables[-1].cell_begins:
-            tables[-1].longest_cell = max(tables[-1].longest_cell, seen - tables[-1].cell_begins.pop())
+            tables[-1].longest_cell = max(tables[-1].longest_cell, length - tables[-1].cell_begins.pop())
         elif node.tag == "table":
             table = tables.pop()
             around = table.holds_table and table.longest_cell > _LONG_CELL
@@ -236,7 +236,7 @@ class _Flow:
         self._laying_out = laying_out
         self._places = [_Place(layout)]
         self._tables: list[list[list[Cell]] | None] = []  # the rows of each open table; none for a layout table
-        self._told: set[str] = set()  # targets of links
+        self._shown_targets: set[str] = set()  # targets of links
         self._preformatted = 0
         self._struck = 0
 
@@ -255,7 +255,7 @@ class _Flow:
             self._text(node.text_content or "")
         if name.startswith("-"):
             return name == "-document"
-        if not _is_seen(node):
+        if not _is_visible(node):
             return False
         is_cell = name in {"td", "th"} and self._tables and self._tables[-1] is not None
         if name in _BLOCKS and not is_cell:
@@ -324,23 +324,23 @@ class _Flow:
         elif name == "table":
             self._end_table()
 
-    def _text(self, said: str) -> None:
+    def _text(self, text: str) -> None:
         place = self._place
-        if place.joins and said:
-            first = said[0]
+        if place.joins and text:
+            first = text[0]
             if (first.isdigit() and any(map(str.isdigit, place.joins))) or (
                 first.isalpha() and any(map(str.isalpha, place.joins))
             ):
-                said = " " + said
+                text = " " + text
             place.joins = ""
-        if self._struck and (core := said.strip()):
-            said = said.replace(core, f"~~{core}~~", 1)
-        place.line.append(said)
+        if self._struck and (core := text.strip()):
+            text = text.replace(core, f"~~{core}~~", 1)
+        place.line.append(text)
 
     def _end_line(self, end: str = "\n\n") -> None:
         place = self._place
-        said = _TWICE_STRUCK.sub(r"\1", "".join(place.line))
-        text = said.strip("\n") if self._preformatted else " ".join(said.split())
+        line = _TWICE_STRUCK.sub(r"\1", "".join(place.line))
+        text = line.strip("\n") if self._preformatted else " ".join(line.split())
         level, place.level = place.level, 0
         place.line.clear()
         place.scripts.clear()
@@ -367,13 +367,13 @@ class _Flow:
         begin = place.scripts.pop()
         if begin is None:
             return
-        said = "".join(place.line[begin:]).strip()
+        text = "".join(place.line[begin:]).strip()
         before = begin - 1
         while before >= 0 and not place.line[before]:
             before -= 1
         last = place.line[before][-1:] if before >= 0 else ""
-        place.line[begin] = before_script(last, said, raised=raised)
-        place.joins = said[-1:] if last.strip() else ""
+        place.line[begin] = before_script(last, text, raised=raised)
+        place.joins = text[-1:] if last.strip() else ""
 
     def _end_link(self) -> None:
         place = self._place
@@ -381,14 +381,20 @@ class _Flow:
             begin, target = place.links.pop()
             self._leads_to(target, "".join(place.line[begin:]))
 
-    def _leads_to(self, target: str, said: str) -> None:
+    def _leads_to(self, target: str, text: str) -> None:
         """Put a link's target after its line, unless it was already shown or is the text of the link."""
         target = "".join(target.split())
         shown = re.sub(r"^(?:mailto|tel|https?):/*|/$", "", target)
-        if not said.strip() or not shown or shown in said or target in self._told or len(target) > _LONGEST_TARGET:
+        if (
+            not text.strip()
+            or not shown
+            or shown in text
+            or target in self._shown_targets
+            or len(target) > _LONGEST_TARGET
+        ):
             return
         if _LEADS_AWAY.match(target):
-            self._told.add(target)
+            self._shown_targets.add(target)
             self._place.targets.append(f"<{target}>")
 
     def _label(self, value: str | None) -> str:
@@ -409,7 +415,7 @@ class _Flow:
             self._place.blocks += ["; ".join(rows_of(inner, ", "))] if any(inner) else []
 
 
-def _is_seen(node: LexborNode) -> bool:
+def _is_visible(node: LexborNode) -> bool:
     name, attributes = node.tag, node.attributes
     if name in _UNSEEN:
         return name == "dialog" and "open" in attributes

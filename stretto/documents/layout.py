@@ -82,26 +82,26 @@ def rows_of(rows: Sequence[Sequence[Cell]], between: str = " | ") -> Iterator[st
     """
     below: dict[int, tuple[int, str]] = {}  # by column: how many more rows a cell from above spans, and its text
     for row in rows:
-        said: list[str] = []
+        texts: list[str] = []
 
-        def from_above(said: list[str] = said) -> None:
-            while len(said) in below:
-                left, text = below.pop(len(said))
+        def from_above(texts: list[str] = texts) -> None:
+            while len(texts) in below:
+                left, text = below.pop(len(texts))
                 if left > 1:
-                    below[len(said)] = left - 1, text
-                said.append(text)
+                    below[len(texts)] = left - 1, text
+                texts.append(text)
 
         for cell in row:
             from_above()
             repeated = cell.text if len(cell.text) <= _REPEATED else ""
             for place in range(min(cell.columns, _MOST_COLUMNS) if len(row) > 1 else 1):
                 text = cell.text if place == 0 else repeated
-                if cell.rows > 1 and (place == 0 or len(said) not in below):
-                    below[len(said)] = cell.rows - 1, repeated
-                said.append(text)
+                if cell.rows > 1 and (place == 0 or len(texts) not in below):
+                    below[len(texts)] = cell.rows - 1, repeated
+                texts.append(text)
         from_above()
-        if any(said):
-            yield between.join(said).rstrip(" |")
+        if any(texts):
+            yield between.join(texts).rstrip(" |")
 
 
 def numeral(number: int, form: str) -> str:
@@ -118,15 +118,15 @@ def numeral(number: int, form: str) -> str:
     return letters.upper() if form.startswith("upper") else letters
 
 
-def before_script(before: str, said: str, *, raised: bool) -> str:
+def before_script(before: str, text: str, *, raised: bool) -> str:
     """Return the mark before a superscript or subscript that would otherwise merge with the preceding text.
 
     >>> before_script("0", "6", raised=True), before_script("H", "2", raised=False)
     ('^', '')
     """
-    said = said.strip()
-    if not said or not before.strip():
+    text = text.strip()
+    if not text or not before.strip():
         return ""
     if raised:
-        return "^" if (said[0].isalnum() or said[0] in "+-−–") and said.lower() not in _ORDINALS else ""
-    return "_" if before.isdigit() and said[0].isalnum() else ""
+        return "^" if (text[0].isalnum() or text[0] in "+-−–") and text.lower() not in _ORDINALS else ""
+    return "_" if before.isdigit() and text[0].isalnum() else ""

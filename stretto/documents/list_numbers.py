@@ -129,7 +129,7 @@ class ListNumbers:
                     text=value_of(each, "lvlText") or "",
                     in_figures=value_of(each, "isLgl") is not None,
                     style=value_of(each, "pStyle") or "",
-                    restarts=None if (behind := value_of(each, "lvlRestart")) is None else integer(behind, 0),
+                    restarts=None if (restart := value_of(each, "lvlRestart")) is None else integer(restart, 0),
                 ),
             )
             for each in element.iterchildren("*")

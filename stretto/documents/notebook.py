@@ -16,7 +16,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def read_notebook(data: bytes, title: str) -> Document:
     """Return the cells of a notebook; any other file is read as text. Raises `DocumentError` for binary data."""
-    text, said = decoded(data)
+    text, warnings = decoded(data)
     try:
         notebook = json.loads(text)
         cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]  # before format 4
@@ -25,7 +25,7 @@ def read_notebook(data: bytes, title: str) -> Document:
         pictures = sum(_pictures(cell) for cell in cells)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return read_text(data, title)
-    return markdown("\n\n".join(part for part in parts if part.strip()) + "\n", said, title, pictures)
+    return markdown("\n\n".join(part for part in parts if part.strip()) + "\n", warnings, title, pictures)
 
 
 def _parts(cell: dict[str, Any], language: str) -> Iterator[str]:

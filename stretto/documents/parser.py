@@ -51,7 +51,7 @@ class Parser:
             raise ImportError(name=package)
         self._allowance.check()
         if form not in self._ready:
-            if self._asked({"form": form, "bytes": 0})[0] != "ready":
+            if self._reply_to({"form": form, "bytes": 0})[0] != "ready":
                 self.close()
                 self._allowance.check()
                 raise DocumentError("the process that parses it did not start; try again")
@@ -61,12 +61,12 @@ class Parser:
         """Return the document of a file. Raises `DocumentError`, or what `ReadingTime.check` raises."""
         limits = self._allowance.limits
         bounds = {"cpu_s": limits.reading_s, "memory": limits.reading_memory_mb * 2**20}
-        kind, said = self._asked({"form": form, "title": title, "bytes": len(data), **bounds}, data)
+        kind, reply = self._reply_to({"form": form, "title": title, "bytes": len(data), **bounds}, data)
         match kind:
             case "document":
-                return Document.model_validate_json(said)
+                return Document.model_validate_json(reply)
             case "refused":
-                raise DocumentError(said.decode())
+                raise DocumentError(reply.decode())
         self.close()
         self._allowance.check()
         raise DocumentError(
@@ -86,18 +86,18 @@ class Parser:
                     with suppress(OSError):  # what a broken pipe has buffered cannot be written
                         pipe.close()
 
-    def _asked(self, asked: Mapping[str, Any], data: bytes = b"") -> tuple[str, bytes]:
+    def _reply_to(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[str, bytes]:
         """Return the kind and content of the process's reply; an empty kind if it has ended."""
         process = self._running()
         with suppress(OSError, ValueError), self._allowance.ended_by(process.kill):
             sent, answered = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-            sent.write(json.dumps(asked).encode() + b"\n")
+            sent.write(json.dumps(request).encode() + b"\n")
             sent.write(data)
             sent.flush()
             kind, size = json.loads(answered.readline())
-            said = answered.read(size)
-            if len(said) == size:
-                return kind, said
+            reply = answered.read(size)
+            if len(reply) == size:
+                return kind, reply
         return "", b""
 
     def _running(self) -> subprocess.Popen[bytes]:

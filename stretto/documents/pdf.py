@@ -71,7 +71,7 @@ def read_pdf(data: bytes, title: str) -> Document:
         named = " ".join(opened.get_metadata_value("Title").split())
         named = "" if named.lower() == "untitled" else named
         headings = tuple(_headings(opened, starts, length))
-        said = _warnings(unread, pictures, opened.get_formtype())
+        warnings = _warnings(unread, pictures, opened.get_formtype())
     finally:
         opened.close()
     text = "".join(parts)
@@ -81,7 +81,7 @@ def read_pdf(data: bytes, title: str) -> Document:
         pages=tuple(starts),
         headings=headings,
         unread_pages=tuple(unread),
-        warnings=said,
+        warnings=warnings,
     )
 
 
@@ -98,16 +98,16 @@ def _opened(data: bytes) -> pypdfium2.PdfDocument:
 
 
 def _warnings(unread: list[int], pictures: list[int], form: int) -> tuple[str, ...]:
-    said: list[str] = []
+    warnings: list[str] = []
     if unread:
         were = "were" if len(unread) > 1 else "was"
-        said.append(f"{_named(unread)} {were} left out: no text could be read there.")
+        warnings.append(f"{_named(unread)} {were} left out: no text could be read there.")
     if pictures:
         are = "are pictures" if len(pictures) > 1 else "is a picture"
-        said.append(f"{_named(pictures)} {are} with few words on it: what the picture holds could not be read.")
+        warnings.append(f"{_named(pictures)} {are} with few words on it: what the picture holds could not be read.")
     if form in {pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND}:
-        said.append("the form is made with XFA: what was filled in may be missing. Print it to a PDF to read it.")
-    return tuple(said)
+        warnings.append("the form is made with XFA: what was filled in may be missing. Print it to a PDF to read it.")
+    return tuple(warnings)
 
 
 def _named(pages: list[int]) -> str:
@@ -160,7 +160,7 @@ def _page(opened: pypdfium2.PdfDocument, number: int) -> str:
 class _Field:
     """A filled form field, and its position on the page."""
 
-    said: str
+    value: str
     name: str
     ticked: bool
     left: float
@@ -183,9 +183,9 @@ def _marks(opened: pypdfium2.PdfDocument, page: pypdfium2.PdfPage) -> tuple[list
             if opened.formenv is not None and (field := _field(opened.formenv.raw, mark)) is not None:
                 fields.append(field)
         elif kind not in {pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP} and (
-            said := _string(lambda *room: pdfium.FPDFAnnot_GetStringValue(mark, b"Contents", *room)).strip()
+            note := _string(lambda *room: pdfium.FPDFAnnot_GetStringValue(mark, b"Contents", *room)).strip()
         ):
-            notes.append(said if kind == pdfium.FPDF_ANNOT_FREETEXT else f"[Note: {said}]")
+            notes.append(note if kind == pdfium.FPDF_ANNOT_FREETEXT else f"[Note: {note}]")
         pdfium.FPDFPage_CloseAnnot(mark)
     return fields, notes
 
@@ -194,28 +194,28 @@ def _field(form: Any, mark: Any) -> _Field | None:
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, mark)
     ticked = kind in _TICKED
     if ticked:
-        said = "[x]" if pdfium.FPDFAnnot_IsChecked(form, mark) else "[ ]"
+        value = "[x]" if pdfium.FPDFAnnot_IsChecked(form, mark) else "[ ]"
     elif kind == pdfium.FPDF_FORMFIELD_TEXTFIELD:
         if pdfium.FPDFAnnot_GetFormFieldFlags(form, mark) & _PASSWORD:
             return None
-        said = _string(lambda *room: pdfium.FPDFAnnot_GetFormFieldValue(form, mark, *room))
+        value = _string(lambda *room: pdfium.FPDFAnnot_GetFormFieldValue(form, mark, *room))
     elif kind in _CHOSEN:
         chosen = [
             _string(lambda *room, at=at: pdfium.FPDFAnnot_GetOptionLabel(form, mark, at, *room))
             for at in range(min(pdfium.FPDFAnnot_GetOptionCount(form, mark), _MOST_MARKS))
             if pdfium.FPDFAnnot_IsOptionSelected(form, mark, at)
         ]
-        said = ", ".join(chosen) or _string(lambda *room: pdfium.FPDFAnnot_GetFormFieldValue(form, mark, *room))
+        value = ", ".join(chosen) or _string(lambda *room: pdfium.FPDFAnnot_GetFormFieldValue(form, mark, *room))
     else:
         return None
     place = pdfium.FS_RECTF()
-    if not said.strip() or not pdfium.FPDFAnnot_GetRect(mark, place):
+    if not value.strip() or not pdfium.FPDFAnnot_GetRect(mark, place):
         return None
     name = _string(lambda *room: pdfium.FPDFAnnot_GetFormFieldAlternateName(form, mark, *room)) or _string(
         lambda *room: pdfium.FPDFAnnot_GetFormFieldName(form, mark, *room)
     )
-    said = " ".join(said.split())
-    return _Field(said, name.strip(), ticked, place.left, place.right, place.bottom, place.top)
+    value = " ".join(value.split())
+    return _Field(value, name.strip(), ticked, place.left, place.right, place.bottom, place.top)
 
 
 def _string(get: Callable[..., int]) -> str:
@@ -248,12 +248,12 @@ def _letters(written: pypdfium2.PdfTextPage) -> list[str]:
             continue
         at = next(at for at in range(base, end) if _is_raised(_box(written, at), number))
         letters[at] = f"^{letters[at]}"
-        behind = end
-        while letters[behind : behind + 1] and letters[behind] in "\r\n":
-            behind += 1
-        following = _box(written, behind) if end < behind < len(letters) else None
+        after = end
+        while letters[after : after + 1] and letters[after] in "\r\n":
+            after += 1
+        following = _box(written, after) if end < after < len(letters) else None
         if following is not None and abs(following.bottom - number.bottom) < _RAISED * (number.top - number.bottom):
-            letters[end:behind] = [""] * (behind - end)  # PDFium treats what follows as another line
+            letters[end:after] = [""] * (after - end)  # PDFium treats what follows as another line
     return letters
 
 
@@ -276,34 +276,38 @@ def _with_fields(written: Any, letters: list[str], fields: list[_Field]) -> str:
         left, right, bottom, top = (ctypes.c_double() for _ in range(4))
         if letter.strip() and pdfium.FPDFText_GetCharBox(written, index, left, right, bottom, top):
             signs.append(_Sign(index, left.value, right.value, bottom.value, top.value))
-    behind: dict[int, list[str]] = {}
+    after: dict[int, list[str]] = {}
     before: dict[int, list[str]] = {}
     below: list[str] = []
     for field in sorted(fields, key=lambda each: (-each.top, each.left)):
-        place, is_behind = _beside(field, signs)
+        place, is_after = _label_place(field, signs)
         if place is None:
-            below.append(f"{field.name}: {field.said}" if field.name else field.said)
-        elif is_behind:
+            below.append(f"{field.name}: {field.value}" if field.name else field.value)
+        elif is_after:
             while letters[place + 1 : place + 2] and letters[place + 1].strip():
                 place += 1  # to the end of the word
-            behind.setdefault(place, []).append(f" {field.said}")
+            after.setdefault(place, []).append(f" {field.value}")
         else:
             while place > 0 and letters[place - 1].strip():
                 place -= 1
-            before.setdefault(place, []).append(f"{field.said} ")
-    pieces = ("".join((*before.get(at, ()), letter, *behind.get(at, ()))) for at, letter in enumerate(letters))
+            before.setdefault(place, []).append(f"{field.value} ")
+    pieces = ("".join((*before.get(at, ()), letter, *after.get(at, ()))) for at, letter in enumerate(letters))
     return "\n".join(("".join(pieces).rstrip(), *below))
 
 
-def _beside(field: _Field, signs: list[_Sign]) -> tuple[int | None, bool]:
+def _label_place(field: _Field, signs: list[_Sign]) -> tuple[int | None, bool]:
     """Return the character that a field is next to, and whether the field comes after it.
 
     A label is left of its field on the same line; for a checkbox, left or right, whichever is nearer; or else above.
     """
     middle = (field.bottom + field.top) / 2
-    beside = [sign for sign in signs if sign.bottom <= middle + _NEAR and sign.top >= middle - _NEAR]
-    left = max((sign for sign in beside if sign.right <= field.left + _NEAR), key=lambda sign: sign.right, default=None)
-    right = min((sign for sign in beside if sign.left >= field.right - _NEAR), key=lambda sign: sign.left, default=None)
+    on_line = [sign for sign in signs if sign.bottom <= middle + _NEAR and sign.top >= middle - _NEAR]
+    left = max(
+        (sign for sign in on_line if sign.right <= field.left + _NEAR), key=lambda sign: sign.right, default=None
+    )
+    right = min(
+        (sign for sign in on_line if sign.left >= field.right - _NEAR), key=lambda sign: sign.left, default=None
+    )
     to_left = _FAR if left is None else field.left - left.right
     to_right = _FAR if right is None or not field.ticked else right.left - field.right
     if right is not None and to_right < min(to_left, _FAR):

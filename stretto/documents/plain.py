@@ -15,8 +15,8 @@ _UNDERLINED = re.compile(r"^ {0,3}(?![-=#>\s])([^\n]{1,300})\n {0,3}(=+|-{2,})[ 
 
 def read_text(data: bytes, title: str) -> Document:
     """Return a text unchanged, in whatever encoding. Raises `DocumentError` for binary data."""
-    text, said = decoded(data)
-    return Document(text=text, title=title, warnings=said)
+    text, warnings = decoded(data)
+    return Document(text=text, title=title, warnings=warnings)
 
 
 def read_markdown(data: bytes, title: str) -> Document:
@@ -24,22 +24,22 @@ def read_markdown(data: bytes, title: str) -> Document:
     return markdown(*decoded(data), title)
 
 
-def markdown(text: str, said: tuple[str, ...], title: str, pictures: int = 0) -> Document:
-    """Make a document from Markdown; ``said`` are its warnings, and ``pictures`` were already left out."""
+def markdown(text: str, warnings: tuple[str, ...], title: str, pictures: int = 0) -> Document:
+    """Make a document from Markdown; ``warnings`` are those of its decoding, and ``pictures`` were already left out."""
     text, found = _PICTURE.subn(r"\1...", text)
     if pictures := found + pictures:
-        said += (f"{pictures:,} pictures were left out." if pictures > 1 else "a picture was left out.",)
+        warnings += (f"{pictures:,} pictures were left out." if pictures > 1 else "a picture was left out.",)
     headings = tuple(_headings(text))
     first = next((heading.text for heading in headings if heading.level == 1), "")
-    return Document(text=text, title=first or title, headings=headings, warnings=said)
+    return Document(text=text, title=first or title, headings=headings, warnings=warnings)
 
 
 def _headings(text: str) -> list[Heading]:
     fenced = fences(text)
     found = [
-        Heading(offset=match.start(), level=len(match[1]), text=said)
+        Heading(offset=match.start(), level=len(match[1]), text=title)
         for match in _HASHED.finditer(text)
-        if (said := match[2].rstrip(" \t").rstrip("#").rstrip(" \t"))
+        if (title := match[2].rstrip(" \t").rstrip("#").rstrip(" \t"))
     ]
     found += [
         Heading(offset=match.start(), level=1 if match[2][0] == "=" else 2, text=match[1].strip())

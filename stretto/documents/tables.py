@@ -54,12 +54,12 @@ class _Row:
 
     start: int
     end: int
-    said: str
+    content: str
     form: _Form | None
 
     @property
     def is_rule(self) -> bool:
-        return self.form is not None and self.form[0] == "|" and _is_rule(self.said)
+        return self.form is not None and self.form[0] == "|" and _is_rule(self.content)
 
 
 def tables_of(text: str) -> list[Table]:
@@ -103,23 +103,23 @@ def _runs(text: str, code: Sequence[tuple[int, int]]) -> Iterator[list[_Row]]:
 
 def _rows(text: str, code: Sequence[tuple[int, int]]) -> Iterator[_Row]:
     """Yield the lines of a text outside code blocks; records of multiple lines as one row."""
-    at = behind = 0
+    at = previous_end = 0
     form: _Form | None = None  # of the previous row
     expanded = False
     for line in _LINE.finditer(text):
-        start, end, said = line.start(), line.end(), line[0]
-        if start < behind:
+        start, end, content = line.start(), line.end(), line[0]
+        if start < previous_end:
             continue
         while at < len(code) and code[at][1] <= start:
             at += 1
-        expanded = (expanded and start == behind + 1) or _EXPANDED.fullmatch(said) is not None
-        if expanded or (at < len(code) and code[at][0] <= start) or not said.strip():
-            row = _Row(start, end, said, None)
+        expanded = (expanded and start == previous_end + 1) or _EXPANDED.fullmatch(content) is not None
+        if expanded or (at < len(code) and code[at][0] <= start) or not content.strip():
+            row = _Row(start, end, content, None)
         elif (whole := _record(text, start, end)) and whole.form in (form, _next_form(text, whole.end)):
             row = whole
         else:
-            row = _Row(start, end, said, _form(said))
-        behind, form = row.end, row.form
+            row = _Row(start, end, content, _form(content))
+        previous_end, form = row.end, row.form
         yield row
 
 
@@ -137,9 +137,9 @@ def _record(text: str, start: int, end: int) -> _Row | None:
         last, before = (len(text) if following < 0 else following), last
         opened ^= text.count('"', before, last) % 2 == 1
         if not opened:
-            said = text[start:last]
-            form = _form(said)
-            return None if form is None or form[0] == "|" else _Row(start, last, said, form)
+            content = text[start:last]
+            form = _form(content)
+            return None if form is None or form[0] == "|" else _Row(start, last, content, form)
     return None
 
 
@@ -179,7 +179,7 @@ def _made(rows: list[_Row]) -> Iterator[Table]:
         return
     if form[0] != "|":
         sure = form[1] > 1 or form[0] == "\t" or len(rows) > 2 * _FEWEST_ROWS
-        if len(rows) >= _FEWEST_ROWS and sure and not all(row.said.rstrip().endswith((".", ",")) for row in rows):
+        if len(rows) >= _FEWEST_ROWS and sure and not all(row.content.rstrip().endswith((".", ",")) for row in rows):
             yield _table(rows[:1], rows[1:])
     elif rows[0].is_rule:
         yield from _framed(rows)
@@ -187,10 +187,10 @@ def _made(rows: list[_Row]) -> Iterator[Table]:
         # In Markdown, a rule follows each header, even if one table follows another without an empty line.
         rules = [place for place, row in enumerate(rows) if row.is_rule]
         firsts = [place - 1 for place in rules] if rules and rules[0] == 1 else [0, *(place - 1 for place in rules)]
-        for first, behind in pairwise((*firsts, len(rows))):
+        for first, end in pairwise((*firsts, len(rows))):
             body = first + (2 if rows[first + 1].is_rule else 1)
-            if body < behind and not rows[first].is_rule:
-                yield _table(rows[first : first + 1], rows[body:behind])
+            if body < end and not rows[first].is_rule:
+                yield _table(rows[first : first + 1], rows[body:end])
 
 
 def _framed(rows: list[_Row]) -> Iterator[Table]:
@@ -204,7 +204,7 @@ def _framed(rows: list[_Row]) -> Iterator[Table]:
         begun = place + 1
         lines = [group for is_rule, group in own if not is_rule]
         inner = [group[0] for is_rule, group in own[:-1] if is_rule]
-        doubled = next((number for number, rule in enumerate(inner) if "=" in _plain(rule.said)), 0)
+        doubled = next((number for number, rule in enumerate(inner) if "=" in _plain(rule.content)), 0)
         if len(lines) > 1:
             above = list(chain.from_iterable(lines[: doubled + 1]))
             yield _table(above, list(chain.from_iterable(lines[doubled + 1 :])))
@@ -214,9 +214,9 @@ def _framed(rows: list[_Row]) -> Iterator[Table]:
 
 def _table(above: Sequence[_Row], below: Sequence[_Row]) -> Table:
     """Make a table; the lines of a multi-line header are joined column by column."""
-    header = " ".join(above[0].said.splitlines())
+    header = " ".join(above[0].content.splitlines())
     if len(above) > 1:
-        columns = zip_longest(*(cells_of(row.said) for row in above if not row.is_rule), fillvalue="")
+        columns = zip_longest(*(cells_of(row.content) for row in above if not row.is_rule), fillvalue="")
         header = " | ".join(" ".join(filter(None, column)) for column in columns)
     return Table(above[0].start, below[-1].end, header[:_LONGEST_HEADER], below[0].start)
 

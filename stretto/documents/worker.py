@@ -22,8 +22,8 @@ def work() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     files, documents = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a parser prints is not part of a document
-    while asked := files.readline():
-        given = json.loads(asked)
+    while line := files.readline():
+        given = json.loads(line)
         read, data = _reader(given["form"]), files.read(given["bytes"])
         if "title" not in given:
             _answer(documents, "ready", b"")
@@ -38,8 +38,8 @@ def work() -> None:
             os._exit(1)  # there may be too little memory to report it
         except Exception as error:  # noqa: BLE001 - a parser of untrusted files can raise anything
             why = " ".join(str(error).split())[:200] or type(error).__name__
-            said = f"it cannot be read as {_KINDS.get(given['form'], 'a text')}: {why}"
-            _answer(documents, "refused", said.encode(errors="replace"))
+            reason = f"it cannot be read as {_KINDS.get(given['form'], 'a text')}: {why}"
+            _answer(documents, "refused", reason.encode(errors="replace"))
 
 
 def _reader(form: str) -> Callable[[bytes, str], Document]:
@@ -59,9 +59,9 @@ def _reader(form: str) -> Callable[[bytes, str], Document]:
     return read
 
 
-def _answer(documents: IO[bytes], kind: str, said: bytes) -> None:
-    documents.write(json.dumps([kind, len(said)]).encode() + b"\n")
-    documents.write(said)
+def _answer(documents: IO[bytes], kind: str, content: bytes) -> None:
+    documents.write(json.dumps([kind, len(content)]).encode() + b"\n")
+    documents.write(content)
     documents.flush()
 
 

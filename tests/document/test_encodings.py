@@ -84,14 +84,14 @@ def test_a_faulty_byte_is_marked_in_a_text_that_is_utf_8_otherwise(bad):
     whole = "Die Miete beträgt 900 Euro für die Größe.\n" * 20
     read, said = decoded(whole.encode() + bad)
     assert read == whole + bad.decode(errors="replace")
-    assert said == ("1 character could not be read, and stands in the text as U+FFFD.",)
+    assert said == ("1 character could not be read: U+FFFD replaces it in the text.",)
 
 
 @pytest.mark.parametrize("text", ["Die Größe ist 5 m.\n", "ok 5\n"])
 def test_zeros_in_a_log_are_holes_in_a_text_and_no_sign_of_utf_16(text):
     assert decoded((text * 30 + "\0\0" + text).encode()) == (
         f"{text * 30}\ufffd\ufffd{text}",
-        ("2 characters could not be read, and stand in the text as U+FFFD.",),
+        ("2 characters could not be read: U+FFFD replaces them in the text.",),
     )
 
 
