@@ -19,7 +19,7 @@ LONGEST_NUMBER = 3  # digits; longer ones are years
 
 _MARKS = "\u0300-\u036f\u0900-\u0903\u093a-\u094f\u0962\u0963"  # parts of a word that \w leaves out
 _TOKEN = re.compile(rf"[\w{_MARKS}'’-]+")
-_TOKEN_BESIDE_UNSPACED = re.compile(rf"(?:(?![{UNSPACED}\uac00-\ud7af])[\w{_MARKS}'’-])+")
+_TOKEN_AMONG_UNSPACED = re.compile(rf"(?:(?![{UNSPACED}\uac00-\ud7af])[\w{_MARKS}'’-])+")
 _ANY_UNSPACED = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")
 _TOP = re.compile(r"(?:top|топ|トップ)[- ]?(\d{1,3})(?!\d)")
 _SENTENCE_END = re.compile(r"[.!?\n।]")
@@ -53,7 +53,7 @@ def points_counted(text: str) -> list[Count]:
         if word not in known.lengths and not word.isdecimal():
             continue
         for count, end in _numbers_at(text, tokens, place):
-            noun = _points_behind(text, tokens, end, count.language)
+            noun = _points_after(text, tokens, end, count.language)
             if noun is not None:
                 found.append(Count(count.value, count.start, tokens[noun].end(), count.language))
                 break
@@ -113,16 +113,16 @@ def numbers_in(text: str) -> Iterator[int]:
     tokens = _tokens(text)
     place = 0
     while place < len(tokens):
-        count, behind = next(_numbers_at(text, tokens, place), (None, place + 1))
+        count, after = next(_numbers_at(text, tokens, place), (None, place + 1))
         if count is not None and text[count.start : count.end] not in known.homographs:
             yield count.value
-        place = behind
+        place = after
     if _has_unspaced(text):
         yield from (number_value(found[1]) for found in known.unspaced_items.finditer(text) if not found[1].isdigit())
 
 
 def _tokens(text: str) -> list[re.Match[str]]:
-    token = _TOKEN_BESIDE_UNSPACED if _has_unspaced(text) else _TOKEN
+    token = _TOKEN_AMONG_UNSPACED if _has_unspaced(text) else _TOKEN
     return list(token.finditer(text))
 
 
@@ -143,7 +143,7 @@ def _numbers_at(text: str, tokens: list[re.Match[str]], place: int) -> Iterator[
         yield Count(int(token[0]), token.start(), token.end(), ""), place + 1
 
 
-def _points_behind(text: str, tokens: list[re.Match[str]], place: int, language: str) -> int | None:
+def _points_after(text: str, tokens: list[re.Match[str]], place: int, language: str) -> int | None:
     """Return the index of the token after a number that means points, in the language of the number."""
     known = words()
     direct = tokens[place - 1][0] in known.homographs
@@ -181,15 +181,15 @@ def _is_asked(text: str, count: Count) -> bool:
         return True
     if before and before[-1][0] in known.ask and text[before[-1].end() : count.start] == " ":
         return True
-    return _asked_behind(text, count, before)
+    return _asked_after(text, count, before)
 
 
 def _is_clause_end(text: str) -> bool:
-    said = text.rstrip()
-    return not said or said.endswith(_CLAUSE_ENDS) or "\n" in text[len(said) :]
+    stripped = text.rstrip()
+    return not stripped or stripped.endswith(_CLAUSE_ENDS) or "\n" in text[len(stripped) :]
 
 
-def _asked_behind(text: str, count: Count, before: list[re.Match[str]]) -> bool:
+def _asked_after(text: str, count: Count, before: list[re.Match[str]]) -> bool:
     """Return whether, in a verb-final language, the sentence then asks for the points or ends with them."""
     known = words()
     noun = next(reversed(list(_TOKEN.finditer(text, count.start, count.end))))[0]

@@ -272,10 +272,10 @@ def _pieces(body: str, split: str) -> tuple[list[str], str]:
         depth = depth + 1 if mark in "([{" else max(0, depth - 1)
     pieces.append(body[start:])
     last = pieces[-1].strip()
-    said, bracket, remark = last.removesuffix(")").rpartition("(")
-    is_remark = last.endswith(")") and bracket and said.rstrip() and ")" not in remark
+    item, bracket, remark = last.removesuffix(")").rpartition("(")
+    is_remark = last.endswith(")") and bracket and item.rstrip() and ")" not in remark
     if is_remark and _EACH.search(remark) and "(" not in "".join(pieces[:-1]):
-        last, note = said.rstrip(), remark
+        last, note = item.rstrip(), remark
     if not any(piece.strip().endswith((".", "?", "!", "。")) for piece in pieces[:-1]):
         last = last.rstrip(".。")
     if "," in split and not any(piece.strip().endswith("?") for piece in pieces[:-1]):

@@ -33,7 +33,7 @@ _JAPANESE = re.compile(r"[」』）]\s*$")
 _GOES_ON_AFTER_SPEECH = re.compile(r"\s*[とっなでがをはもにの、]")
 _NEAR = 400  # characters that are read on each side of an end
 _ABBREVIATED = 6  # most letters of an abbreviation
-_TOLD = 5  # words that a sentence needs for its language to be detected
+_FEWEST_WORDS = 5  # words that a sentence needs for its language to be detected
 _SHORT_WORD = 4  # letters of a word that can be an abbreviation if a lower-case letter follows
 _ORDINALS = frozenset({"de", "da", "nb", "cs", "fi", "hu", "tr", "pl", "hr", "et"})  # "3." is "the third" there
 _OPENING, _CLOSING = "“„«「『（(", "”“»」』）)"
@@ -41,7 +41,7 @@ _ANOTHER = "Another one"  # in place of what would follow
 _MAY_GO_ON = re.compile(r"\d\.\s*$")
 _LONGEST_OPEN = 400  # characters after which an opened mark counts as never closed
 _ENDS = frozenset(".!?…。！？।؟۔．")
-_BEHIND_A_WORD, _BEHIND_AN_END = "\"'”’»)]", "\"'”’»)]」』）*_`"
+_AFTER_A_WORD, _AFTER_AN_END = "\"'”’»)]", "\"'”’»)]」』）*_`"
 
 
 def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
@@ -78,9 +78,9 @@ def _spans(piece: str, language: str) -> Iterator[tuple[int, int]]:
     """Yield the span of each sentence of a piece."""
     start = 0
     for border in _borders(piece, language):
-        said = piece[start:border]
-        if stripped := said.strip():
-            first = start + len(said) - len(said.lstrip())
+        part = piece[start:border]
+        if stripped := part.strip():
+            first = start + len(part) - len(part.lstrip())
             yield first, first + len(stripped)
         start = border
 
@@ -95,8 +95,8 @@ def settled(text: str, language: str) -> int:
     tail = text[line_end:]
     done = 0
     for border in _borders(tail, language):
-        behind = tail[border:]
-        decided = behind[:1] > "\u2e80" or (behind.lstrip() and _BLANK.search(behind.lstrip()))
+        rest = tail[border:]
+        decided = rest[:1] > "\u2e80" or (rest.lstrip() and _BLANK.search(rest.lstrip()))
         if not decided or _is_open(tail[:border]):
             break
         done = border
@@ -146,33 +146,33 @@ def _plain(text: str) -> str:
 def _is_border(text: str, start: int, end: int, language: str) -> bool:
     """Return whether a sentence end found by sentencex is real."""
     start = max(start, end - _NEAR)
-    before, behind = _plain(text[start:end]), _plain(text[end : end + _NEAR])
+    before, after = _plain(text[start:end]), _plain(text[end : end + _NEAR])
     if end - start < _LONGEST_MARK and _ONLY_MARK.fullmatch(before):
         return False
     if _JAPANESE.search(before):
-        return not _GOES_ON_AFTER_SPEECH.match(behind)
+        return not _GOES_ON_AFTER_SPEECH.match(after)
     token = _last_token(before)
-    if token and token[-1] in ".!?…" and not before[-1:].isspace() and not behind[:1].isspace():
-        return behind[:1] > "\u2e80"  # "System.IO", "main.py:3"
-    return token[-1:] != "." or not _is_abbreviated(token, before, behind, language)
+    if token and token[-1] in ".!?…" and not before[-1:].isspace() and not after[:1].isspace():
+        return after[:1] > "\u2e80"  # "System.IO", "main.py:3"
+    return token[-1:] != "." or not _is_abbreviated(token, before, after, language)
 
 
 def _last_token(text: str) -> str:
     """Return the last word of a text with its full stop, without closing marks after it; empty if there is none."""
     word = (text.rsplit(maxsplit=1) or [""])[-1]
-    return word.rstrip(_BEHIND_A_WORD) or word[:1]
+    return word.rstrip(_AFTER_A_WORD) or word[:1]
 
 
 def _has_ended(text: str) -> bool:
     """Return whether a text ends with a whole sentence or line."""
-    said = text.rstrip()
-    return "\n" in text[len(said) :] or said.rstrip(_BEHIND_AN_END)[-1:] in _ENDS
+    stripped = text.rstrip()
+    return "\n" in text[len(stripped) :] or stripped.rstrip(_AFTER_AN_END)[-1:] in _ENDS
 
 
-def _is_abbreviated(token: str, before: str, behind: str, language: str) -> bool:
+def _is_abbreviated(token: str, before: str, after: str, language: str) -> bool:
     """Return whether the full stop of the last word of ``before`` most likely does not end a sentence."""
     word = token.strip("\"'“„«([.").replace("’", "'").rpartition("'")[2]
-    following = behind.lstrip(" \"'“„«([")
+    following = after.lstrip(" \"'“„«([")
     if following[:1].islower():  # a sentence only in text without any capital letters
         ends = before.lstrip()[:1].islower() and len(word) > _SHORT_WORD and "." not in word and not _URL.search(word)
         return not ends
@@ -183,12 +183,12 @@ def _is_abbreviated(token: str, before: str, behind: str, language: str) -> bool
     last = word.casefold().rpartition("-")[2]  # of "Dr.-Ing."
     if last in names or (_NUMBER.match(following) and (last in numbers or last.endswith("str"))):
         return True
-    doubtful = len(word) <= _ABBREVIATED and before.count(" ") >= _TOLD
+    doubtful = len(word) <= _ABBREVIATED and before.count(" ") >= _FEWEST_WORDS
     spoken = language_of(before, otherwise=language) if doubtful else language
     if spoken in _ORDINALS and word.isdecimal() and len(word) <= 2 and not _NUMBERED.search(before):
         return True
     # A sentence in a language other than the text around it ends where it does in both.
-    return spoken != language and len(before) not in accumulate(map(len, sentencex.segment(spoken, before + behind)))
+    return spoken != language and len(before) not in accumulate(map(len, sentencex.segment(spoken, before + after)))
 
 
 @cache

@@ -29,26 +29,26 @@ _NUMBER = r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,’ ]\d{3}){1,2}|\d{2,6})"
 def length_asked(task: str) -> tuple[float, Measure] | None:
     """Return the length that a task names for the whole text; ``None`` if it names none or is ambiguous."""
     text = fold(task)
-    share, total, before, behind = _patterns()
+    share, total, before, after = _patterns()
     for found in share.finditer(text):
         part = next((value for name, value in _PARTS.items() if found[name.replace("-", "_")]), None)
         if part is None:
             part = int(found["over"]) / int(found["under"]) if found["over"] else int(found["percent"]) / 100
-        way = _way(before, behind, text, found)
+        way = _way(before, after, text, found)
         if 0 < part < 1 and (way or found["half"]):
             return (1 - part if way and way["by"] else part), "share"
     totals: list[tuple[bool, int, Measure]] = []
     for found in total.finditer(text):
-        way = _way(before, behind, text, found)
+        way = _way(before, after, text, found)
         if not (way and way["by"]):
             measure: Measure = "words" if found["words"] else "characters"
             totals.append((way is None, int(re.sub(r"\D", "", found["number"])), measure))
     return min(totals)[1:] if totals and not is_of_each(text) else None
 
 
-def _way(before: re.Pattern[str], behind: re.Pattern[str], text: str, amount: re.Match[str]) -> re.Match[str] | None:
+def _way(before: re.Pattern[str], after: re.Pattern[str], text: str, amount: re.Match[str]) -> re.Match[str] | None:
     """Return the "to" or "by" of an amount; one after it beats a single letter before it, perhaps an article."""
-    first, second = _nearest(before, text, amount.start()), behind.match(text, amount.end())
+    first, second = _nearest(before, text, amount.start()), after.match(text, amount.end())
     return second or first if first is None or len(first[0]) == 1 else first
 
 

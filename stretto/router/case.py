@@ -149,19 +149,19 @@ class Case:
         form = self.request.options.response_format
         if isinstance(form, dict) and form.keys() & _TELLING:
             tokens = history_of(self.backend).usual_fields(form).get(WHOLE) or SchemaTokens(form).of(form)
-            return answer_tokens("short", seen=tokens, max_tokens=self.request.options.max_tokens)
+            return answer_tokens("short", usual_tokens=tokens, max_tokens=self.request.options.max_tokens)
         given = self.parse.given
         if isinstance(given, Given):
             return min(given.answer_tokens, self.request.options.max_tokens or given.answer_tokens)
         shape, words = self.judgement.shape, self.parse.words
-        seen = self.usual_tokens
-        if seen is None and self.abilities is not None and shape == "points":
-            seen = self.abilities.direct_tokens
+        usual = self.usual_tokens
+        if usual is None and self.abilities is not None and shape == "points":
+            usual = self.abilities.direct_tokens
         if isinstance(given, Doubt):
-            seen = given.tokens or seen
+            usual = given.tokens or usual
         elif shape == "transform" and not self.request.documents:
-            seen = unseen_tokens(self.request.question) or seen
-        return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, seen=seen)
+            usual = unseen_tokens(self.request.question) or usual
+        return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, usual_tokens=usual)
 
     @lazy
     def usual_tokens(self) -> int | None:

@@ -27,9 +27,9 @@ def question_in_context(request: Request) -> str:
     """Return the last user turn, preceded by the previous one if it cannot be understood alone ("and for cats?")."""
     question = request.question
     if len(request.messages) > 2 and is_follow_up(question):
-        asked = [turn.content for turn in request.history if turn.role == "user"]
-        if asked:
-            return f"{asked[-1]}\n{question}"
+        questions = [turn.content for turn in request.history if turn.role == "user"]
+        if questions:
+            return f"{questions[-1]}\n{question}"
     return question
 
 

@@ -98,26 +98,26 @@ class Vocabulary:
 
     Attributes:
         names: the names of all cues.
-        behind: pairs by their first and second word; after a `BREAK`, the first words of clauses.
+        following: pairs by their first and second word; after a `BREAK`, the first words of clauses.
         stems: by their letters.
         last: words of the last clause.
     """
 
     names: Collection[str]
-    behind: Mapping[str, Mapping[str, str]]
+    following: Mapping[str, Mapping[str, str]]
     stems: Mapping[str, str]
     last: Mapping[str, str]
 
     @classmethod
     def of(cls, names: Collection[str]) -> Vocabulary:
         """Build it from the names of cues."""
-        behind: dict[str, dict[str, str]] = {}
+        following: dict[str, dict[str, str]] = {}
         for name in names:
             first, blank, second = name.partition(" ")
             if blank or name.startswith("|"):
-                behind.setdefault(first if blank else BREAK, {})[second if blank else name[1:]] = name
+                following.setdefault(first if blank else BREAK, {})[second if blank else name[1:]] = name
         of_mark = {mark: {name[1:]: name for name in names if name.startswith(mark)} for mark in "~$"}
-        return cls(names, behind, of_mark["~"], of_mark["$"])
+        return cls(names, following, of_mark["~"], of_mark["$"])
 
 
 def _bare(word: str) -> str:
@@ -163,8 +163,10 @@ def _of_words(words: list[str], found: list[str], known: Vocabulary | None, *, p
     last = words[len(words) - words[::-1].index(BREAK) :] if words else []
     if known is not None:
         found += filter(known.names.__contains__, words)
-        behind = known.behind.get
-        found += [name for first, second in pairwise(words) if (pairs := behind(first)) and (name := pairs.get(second))]
+        following = known.following.get
+        found += [
+            name for first, second in pairwise(words) if (pairs := following(first)) and (name := pairs.get(second))
+        ]
         found += filter(None, [known.stems.get(word[:STEM]) for word in stems])
         found += filter(None, map(known.last.get, last))
         return before

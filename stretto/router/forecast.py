@@ -101,16 +101,16 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
     if measured is None:
         return DecodingForecast(summary=f"The speed of {method} is unknown: the model is not loaded yet.")
     table = measured.step_ms
-    seen = measured.decodings.get(method)
+    observed = measured.decodings.get(method)
     plain = method == "autoregressive"
-    if not plain and (seen is None or not seen.steps):
+    if not plain and (observed is None or not observed.steps):
         known = f" A step of one row takes {table[1]:.2f} ms." if table else ""
         return DecodingForecast(
             step_ms=table.get(1),
             summary=f"The speed of {method} is unknown: it has not been used here yet.{known}",
         )
-    steps = seen.steps if seen is not None else 0
-    tokens, rows = (1.0, 1.0) if plain or seen is None else (seen.tokens_per_step, seen.rows_per_step)
+    steps = observed.steps if observed is not None else 0
+    tokens, rows = (1.0, 1.0) if plain or observed is None else (observed.tokens_per_step, observed.rows_per_step)
     committed = "1 token a step" if plain else f"{tokens:.2f} tokens from {rows:.1f} rows a step, seen in {steps} steps"
     found = DecodingForecast(tokens_per_step=tokens, rows_per_step=rows, measured_steps=steps)
     if not table:
@@ -119,21 +119,21 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
     ms_per_token = cost(max(1, round(rows))) / tokens
     speed_up = cost(1) / ms_per_token
     gain = "" if plain else f", {speed_up:.2f} times as fast as one token a step"
-    said = f"About {ms_per_token:.2f} ms a token{gain}: {committed}; a step of one row takes {cost(1):.2f} ms."
+    summary = f"About {ms_per_token:.2f} ms a token{gain}: {committed}; a step of one row takes {cost(1):.2f} ms."
     return found.model_copy(
-        update={"step_ms": cost(1), "ms_per_token": ms_per_token, "speed_up": speed_up, "summary": said}
+        update={"step_ms": cost(1), "ms_per_token": ms_per_token, "speed_up": speed_up, "summary": summary}
     )
 
 
 def answer_tokens(
-    shape: Shape, *, words: int | None = None, max_tokens: int | None = None, seen: int | None = None
+    shape: Shape, *, words: int | None = None, max_tokens: int | None = None, usual_tokens: int | None = None
 ) -> int:
     """Estimate the tokens of an answer.
 
-    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit, ``seen`` the usual tokens of
-    this model's direct answers to such questions.
+    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit, and ``usual_tokens`` the
+    usual tokens of this model's direct answers to such questions.
     """
-    tokens = round(words * TYPICAL_TOKENS_PER_WORD) if words else seen or TOKENS_BY_SHAPE[shape]
+    tokens = round(words * TYPICAL_TOKENS_PER_WORD) if words else usual_tokens or TOKENS_BY_SHAPE[shape]
     return max(1, tokens if max_tokens is None else min(tokens, max_tokens))
 
 

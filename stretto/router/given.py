@@ -134,7 +134,7 @@ def unseen_tokens(question: str) -> int:
         order, text = f"{question[: first[0]]}\n{question[last[1] :]}", question[first[1] : last[0]]
     else:
         order, text = max(_head(question), _tail(question), key=lambda found: len(found[1]))
-    if len(text) < LEAST_TEXT or any(said.asks for said in _Words.read().sentences(order)):
+    if len(text) < LEAST_TEXT or any(sentence.asks for sentence in _Words.read().sentences(order)):
         return 0
     return Given("reformat", order, text).tokens
 
@@ -158,7 +158,7 @@ def _unless_uncut(given: Given) -> Given | Doubt:
     """Return the text, or a doubt if its format is not split at code blocks but the change applies to them, too."""
     if given.change in _ANYWHERE:
         return _Words.unless_refused(given, given.task)
-    return Doubt(f"blocks of code are not told from the text of a file in {given.ending}", given.answer_tokens)
+    return Doubt(f"code blocks are not distinguished from the text of a file in {given.ending}", given.answer_tokens)
 
 
 Marks = tuple[tuple[int, int], tuple[int, int], str]
@@ -226,20 +226,20 @@ def _quoted(question: str) -> Given | Doubt | None:
     if len(long) != 1:
         return None
     start, end = long[0]
-    before, text, behind = question[:start], question[start + 1 : end], question[end + 1 :]
-    order = f"{before}{question[start]}…{question[end]}{behind}".strip()
-    if len(order) > LONGEST_TASK or before.rstrip().endswith(_COLON) or _BLANK.search(f"{before}{behind}"):
+    before, text, after = question[:start], question[start + 1 : end], question[end + 1 :]
+    order = f"{before}{question[start]}…{question[end]}{after}".strip()
+    if len(order) > LONGEST_TASK or before.rstrip().endswith(_COLON) or _BLANK.search(f"{before}{after}"):
         return None
     begins = max((each.end() for each in _SENTENCE.finditer(before)), default=0)
-    own = before[begins:] if before.strip() else _SENTENCE.split(behind.lstrip(" .,;–—-"), maxsplit=1)[0]
+    own = before[begins:] if before.strip() else _SENTENCE.split(after.lstrip(" .,;–—-"), maxsplit=1)[0]
     if ordered_change(own) is None or (change := ordered_change(order)) is None:
         return None
     given = Given(change, order, text)
     if not are_pairs:
         return Doubt("its quotation marks do not show where the text ends", given.answer_tokens)
     found = _Words.unless_refused(given, order)
-    meant = not before.strip() or _leads_to_quotation(own, change)
-    if isinstance(found, Doubt) or (meant and not _goes_on_besides(behind)):
+    refers_to_it = not before.strip() or _leads_to_quotation(own, change)
+    if isinstance(found, Doubt) or (refers_to_it and not _goes_on_besides(after)):
         return found
     return Doubt("the change may be meant for something else than the quotation", given.answer_tokens)
 
@@ -250,16 +250,16 @@ def _leads_to_quotation(own: str, change: Change) -> bool:
     orders = list(words.changes[change].finditer(own))
     if change in ("rename", "change"):  # both the old and the new words, or the quotation is one of them
         return len(_quotations(own)[0]) == 2
-    said = words.aspect.sub(" ", words.text.sub(" ", own[orders[-1].end() :] if orders else own)).split()
-    to_language = change == "translate" and len(said) == 2 and said[1][:1].isupper()
-    return to_language or len("".join(said)) <= _LEADING
+    rest = words.aspect.sub(" ", words.text.sub(" ", own[orders[-1].end() :] if orders else own)).split()
+    to_language = change == "translate" and len(rest) == 2 and rest[1][:1].isupper()
+    return to_language or len("".join(rest)) <= _LEADING
 
 
-def _goes_on_besides(behind: str) -> bool:
+def _goes_on_besides(after: str) -> bool:
     """Return whether more than the rest of an order follows a quotation."""
-    if any(sign in behind for sign in _COLON):
+    if any(sign in after for sign in _COLON):
         return True
-    others = [each.strip() for each in _SENTENCE.split(f"{behind} ")[1:]]
+    others = [each.strip() for each in _SENTENCE.split(f"{after} ")[1:]]
     return any(each and not _GOES_ON.match(each) and ordered_change(each) is None for each in others)
 
 
@@ -290,8 +290,8 @@ def _quotations(text: str) -> tuple[list[tuple[int, int]], bool]:
 def _opens(text: str, at: int) -> bool | None:
     """Return whether a straight quote opens a quotation; ``None``: the adjacent characters do not show it."""
     before = text[max(0, at - 1) : at].strip(" \n\t([{—–-")
-    behind = text[at + 1 : at + 2].strip(" \n\t.,;:!?)]}—–-")
-    return None if bool(before) == bool(behind) else not before
+    after = text[at + 1 : at + 2].strip(" \n\t.,;:!?)]}—–-")
+    return None if bool(before) == bool(after) else not before
 
 
 def _split(question: str) -> Given | Doubt | None:
@@ -309,13 +309,13 @@ def _split(question: str) -> Given | Doubt | None:
     if begins is not None and ends is not None:
         why = "its first and its last paragraph both read like the task, so where the text ends is in doubt"
     elif begins is not None and _ends_before(text):
-        why = "it is in doubt whether what stands behind its quotation belongs to the text"
+        why = "it is unclear whether what follows its quotation belongs to the text"
     elif begins is None and words.asks_of_a_text(first):
         why = "its first paragraph asks for something else than its last one"
     elif begins is not None and (doubt := _end_of_task(first, rest, last)):
         why = doubt
     elif _in_fences(text):
-        why = "most of the text stands in several fences, which are copied as code"
+        why = "most of the text is in several fences, which are copied as code"
     else:
         return words.unless_refused(given, task)
     return Doubt(why, given.answer_tokens)
@@ -326,8 +326,8 @@ def _ends_before(text: str) -> bool:
     spans, are_pairs = _quotations(text)
     if not spans or not are_pairs or text[: spans[0][0]].strip() or spans[0][1] - spans[0][0] <= LEAST_TEXT:
         return False
-    behind = text[spans[0][1] + 1 :]
-    return len(behind) <= LONGEST_TASK and any(sign.isalpha() for sign in behind)
+    after = text[spans[0][1] + 1 :]
+    return len(after) <= LONGEST_TASK and any(sign.isalpha() for sign in after)
 
 
 def _end_of_task(first: str, rest: str, last: str) -> str | None:
@@ -389,13 +389,13 @@ def ordered_change(task: str) -> Change | None:
         return None
     pointed = words.text.search(task) is not None
     found: set[Change] = set()
-    for said in words.sentences(task):
+    for sentence in words.sentences(task):
         for change, pattern in words.changes.items():
-            may_stand_later = not said.asks and (said.is_polite or pointed)
-            match = pattern.match(said.body) or (pattern.search(said.body) if may_stand_later else None)
-            if match and not words.forbids(said.body, match):
+            may_come_later = not sentence.asks and (sentence.is_polite or pointed)
+            match = pattern.match(sentence.body) or (pattern.search(sentence.body) if may_come_later else None)
+            if match and not words.forbids(sentence.body, match):
                 found.add(change)
-        if said.orders_other and not found:
+        if sentence.orders_other and not found:
             return None  # an order after it may refer to its answer
     return next((change for change in get_args(Change) if change in found), None)
 
@@ -458,15 +458,15 @@ class _Words:
     def forbids(self, sentence: str, order: re.Match[str]) -> bool:
         """Return whether a sentence says not to do what it names."""
         before = sentence[max(0, order.start() - _NEAR) : order.start()].rpartition(",")[2]
-        behind = sentence[order.end() : order.end() + 2 * _NEAR].partition(",")[0]
-        return self.never.search(before) is not None or self.never_behind.search(behind) is not None
+        after = sentence[order.end() : order.end() + 2 * _NEAR].partition(",")[0]
+        return self.never.search(before) is not None or self.never_behind.search(after) is not None
 
     def asks_of_a_text(self, paragraph: str) -> bool:
         """Return whether a paragraph asks for something about a text other than its change."""
-        said = paragraph.lstrip("¿¡ ")
-        said = said[lead.end() :].lstrip(" ,") if (lead := self.polite.match(said)) else said
-        asks = said.rstrip().endswith((*_QUESTION_MARKS, *_COLON)) or self.question.match(said) is not None
-        return asks and len(said) <= _NEAR * 10 and self.text.search(said) is not None
+        text = paragraph.lstrip("¿¡ ")
+        text = text[lead.end() :].lstrip(" ,") if (lead := self.polite.match(text)) else text
+        asks = text.rstrip().endswith((*_QUESTION_MARKS, *_COLON)) or self.question.match(text) is not None
+        return asks and len(text) <= _NEAR * 10 and self.text.search(text) is not None
 
     def sentences(self, task: str) -> Iterator[_Sentence]:
         begins = [0, *(each.end() for each in _SENTENCE.finditer(task))]
@@ -488,5 +488,5 @@ class _Words:
             return Doubt(f'a part of the text is asked for ("{found[0].strip()[:40]}")')
         last = order[max((each.end() for each in _SENTENCE.finditer(order.rstrip()[:-1])), default=0) :].strip()
         if last.endswith(_QUESTION_MARKS) and words.question.match(last):
-            return Doubt(f'a question is asked besides ("{last[:40]}")', given.answer_tokens)
+            return Doubt(f'a question is also asked ("{last[:40]}")', given.answer_tokens)
         return given

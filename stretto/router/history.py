@@ -49,8 +49,8 @@ class History:
 
     def usual_tokens(self, shape: Shape) -> int | None:
         """Return the mean tokens of the last direct answers of this shape; ``None`` after too few."""
-        seen = self._lengths.get(shape, ())
-        return round(statistics.mean(seen)) if len(seen) >= ENOUGH else None
+        lengths = self._lengths.get(shape, ())
+        return round(statistics.mean(lengths)) if len(lengths) >= ENOUGH else None
 
     def note_field(self, schema: Mapping[str, Any], name: str, tokens: int) -> None:
         """Note how many tokens a field of a record took; ``name`` is its path."""
@@ -60,7 +60,7 @@ class History:
     def usual_fields(self, schema: Mapping[str, Any]) -> Mapping[str, int]:
         """Return the usual tokens of the fields of this schema by path, and of the whole."""
         fields = self._fields.of(_hash(schema))
-        return {name: round(statistics.median(seen)) for name, seen in fields.items() if len(seen) >= ENOUGH}
+        return {name: round(statistics.median(lengths)) for name, lengths in fields.items() if len(lengths) >= ENOUGH}
 
     def note_change(self, change: Change, share: float) -> None:
         """Note the share of a given text that a change altered."""
@@ -102,5 +102,5 @@ def _last() -> deque[int]:
 
 
 def _hash(schema: Mapping[str, Any]) -> bytes:
-    said = json.dumps(schema, sort_keys=True, default=str, ensure_ascii=True)
-    return hashlib.blake2b(said.encode(), digest_size=16).digest()
+    text = json.dumps(schema, sort_keys=True, default=str, ensure_ascii=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

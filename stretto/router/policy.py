@@ -133,15 +133,15 @@ class Router:
         # Searching a text of 100 kB would block the event loop for too long.
         long = len(request.messages) > LONG or sum(len(each.content) for each in request.messages) > LONG_TEXT
         decision, first = await anyio.to_thread.run_sync(decided) if long else decided()
-        asked = self.second_opinion
-        if asked is None or "small" not in backends or not _grey(decision, asked):
+        second = self.second_opinion
+        if second is None or "small" not in backends or not _grey(decision, second):
             return first
         case = decision.case
-        opinion = await asked.ask(case.text, backends["small"])
+        opinion = await second.ask(case.text, backends["small"])
         if opinion is None:
             reason = f"{first.reason} A second opinion was requested and did not arrive in time."
             return first.model_copy(update={"reason": reason, "elapsed_ms": _since(started)})
-        judgement = replace(case.judgement, skeleton=asked.update(case.judgement.skeleton, opinion))
+        judgement = replace(case.judgement, skeleton=second.update(case.judgement.skeleton, opinion))
         route = _route(_weigh(replace(case, judgement=judgement), chosen_from), started)
         verdict = "for" if opinion else "against"
         return route.model_copy(update={"reason": f"{route.reason} A second opinion spoke {verdict} a skeleton."})
@@ -177,13 +177,13 @@ def _strategies(request: Request, given: Mapping[str, Strategy] | None) -> Mappi
     return given if request.own_strategy is None else {**given, request.strategy: request.own_strategy}
 
 
-def _grey(decision: _Decision, asked: SecondOpinion) -> bool:
+def _grey(decision: _Decision, second: SecondOpinion) -> bool:
     """Return whether a second opinion could change the route: the model is in doubt, and nothing else prevents it."""
     case, skeleton = decision.case, decision.offers.get("skeleton")
     return (
         case.request.strategy == "auto"
         and skeleton is not None
-        and abs(case.judgement.skeleton - case.threshold) <= asked.zone
+        and abs(case.judgement.skeleton - case.threshold) <= second.zone
         and skeleton.obstacle() is None
     )
 
@@ -252,8 +252,8 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
 def _chosen(case: Case, offers: Mapping[str, Offer]) -> _Decision:
     named = case.request.strategy
     if (whole := case.request.whole_reason) and named != DIRECT and _is_ours(case.request, named):
-        asked = "" if named == "auto" else f" although strategy={named!r} was asked for"
-        return _Decision(case, offers, DIRECT, 1.0, f"Written in one piece{asked}: {whole}.", "whole")
+        despite = "" if named == "auto" else f" although strategy={named!r} was asked for"
+        return _Decision(case, offers, DIRECT, 1.0, f"Written in one piece{despite}: {whole}.", "whole")
     if named != "auto":
         wanted = offers.get(named)
         against = case.missing_ability(wanted.needs) if wanted is not None else None

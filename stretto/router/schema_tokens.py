@@ -63,7 +63,7 @@ class SchemaTokens:
             return sum(_KEY + self.of(each, key) for key, each in properties.items())
         if kind == "array":
             return 2 + elements_of(schema) * (2 + self.of(schema.get("items"), name))
-        return _text_tokens({**schema, **_said(described)}, name) if kind == "string" else _UNKNOWN
+        return _text_tokens({**schema, **_annotations(described)}, name) if kind == "string" else _UNKNOWN
 
 
 def resolved(schema: Any, root: Mapping[str, Any]) -> Any:
@@ -87,9 +87,9 @@ def without_null(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[
         if isinstance(choices := schema.get(keyword), list):
             others = [each for each in choices if not (isinstance(each, Mapping) and each.get("type") == "null")]
             if len(others) == 1 < len(choices):
-                beside = {key: value for key, value in schema.items() if key != keyword}
+                siblings = {key: value for key, value in schema.items() if key != keyword}
                 found = resolved(others[0], root)
-                return {**found, **beside} if isinstance(found, Mapping) else schema
+                return {**found, **siblings} if isinstance(found, Mapping) else schema
     return schema
 
 
@@ -101,16 +101,16 @@ def elements_of(schema: Mapping[str, Any]) -> int:
     return max(low, min(high, (low + high + 1) // 2 if low and isinstance(most, int | float) else USUAL_ELEMENTS))
 
 
-def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _annotations(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {key: schema[key] for key in ("description", "title") if key in schema}
 
 
 def _text_tokens(schema: Mapping[str, Any], name: str) -> int:
-    longest, said = schema.get("maxLength"), schema.get("description")
+    longest, description = schema.get("maxLength"), schema.get("description")
     most = int(longest) // 4 + 1 if isinstance(longest, int | float) else None
     if isinstance(schema.get("format"), str) or isinstance(schema.get("pattern"), str):
         return min(_CODED, most or _CODED)
-    described = fold(said[:2_000]) if isinstance(said, str) else ""
+    described = fold(description[:2_000]) if isinstance(description, str) else ""
     called = _CAMEL.sub(" ", name).lower().replace("_", " ").replace("-", " ")
     if words := words_wanted(described):
         tokens = round(words * TYPICAL_TOKENS_PER_WORD)

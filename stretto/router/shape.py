@@ -30,7 +30,7 @@ CLASSES: tuple[tuple[Shape, bool], ...] = (*((shape, False) for shape in SHAPES)
 FORMAT = 2
 MINIMUM_KNOWN = 3
 _OF_SHAPE = {name: [number for number, (shape, _) in enumerate(CLASSES) if shape == name] for name in SHAPES}
-_BESIDE_SHAPES = CLASSES[len(SHAPES) :]
+_OTHER_CLASSES = CLASSES[len(SHAPES) :]
 
 
 class Votes(NamedTuple):
@@ -145,7 +145,7 @@ class ShapeModel:
         classes = _softmax(scores)
         shapes: dict[str, float] = dict(zip(SHAPES, classes, strict=False))  # the classes without a skeleton come first
         served = 0.0
-        for (shape, skeleton), probability in zip(_BESIDE_SHAPES, classes[len(SHAPES) :], strict=True):
+        for (shape, skeleton), probability in zip(_OTHER_CLASSES, classes[len(SHAPES) :], strict=True):
             shapes[shape] += probability
             served += probability if skeleton else 0.0
         return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), int(known), votes)

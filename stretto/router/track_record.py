@@ -44,8 +44,8 @@ class TrackRecord:
     last: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=LAST))
     clock: Callable[[], float] = time.monotonic
 
-    def note(self, *, held: bool) -> None:
-        self.last.append((self.clock(), held))
+    def note(self, *, managed: bool) -> None:
+        self.last.append((self.clock(), managed))
 
     @property
     def against(self) -> str | None:
@@ -63,4 +63,4 @@ class TrackRecord:
     @property
     def _recent(self) -> list[float]:
         now = self.clock()
-        return [ended for ended, held in self.last if not held and now - ended < FADES_S]
+        return [ended for ended, managed in self.last if not managed and now - ended < FADES_S]

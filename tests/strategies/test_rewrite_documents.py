@@ -173,7 +173,7 @@ async def test_two_texts_in_fences_are_not_copied_as_code():
     async with AsyncStretto(ScriptedBackend({"": "x"})) as stretto:
         route = await stretto.route(question)
     assert route.strategy == "direct"
-    assert "most of the text stands in several fences" in route.reason
+    assert "most of the text is in several fences" in route.reason
 
 
 @pytest.mark.parametrize("task", ["Translate into French.", "Correct the spelling mistakes."])

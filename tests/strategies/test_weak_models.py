@@ -148,15 +148,15 @@ async def test_a_small_model_answers_straight_at_once(question):
 def test_answers_that_went_wrong_count_for_a_while_and_then_another_one_is_tried():
     now = [0.0]
     standing = TrackRecord(Kind.PLANS, clock=lambda: now[0])
-    standing.note(held=False)
+    standing.note(managed=False)
     now[0] += 60
-    standing.note(held=False)
+    standing.note(managed=False)
     assert "in 14 minutes another one is tried" in (standing.against or "")
     now[0] = FADES_S - 1
     assert standing.against is not None
     now[0] = FADES_S
     assert standing.against is None  # the first one has faded: another one is tried
-    standing.note(held=False)
+    standing.note(managed=False)
     assert standing.against is not None  # and was wrong as well
     now[0] = 3 * FADES_S
     assert standing.against is None

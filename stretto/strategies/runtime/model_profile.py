@@ -50,7 +50,7 @@ class ModelProfile:
         A failure counts only if the router had chosen this kind.
         """
         if held or request.strategy == "auto":
-            self.history.track_record(kind, self._language, self._prompts).note(held=held)
+            self.history.track_record(kind, self._language, self._prompts).note(managed=held)
 
     def note_record(self, request: Request, branches: Sequence[RunningBranch]) -> None:
         """Note the length of a direct answer that follows a schema."""
