@@ -72,9 +72,9 @@ class AnswerWarning(str):
             "part": core_schema.typed_dict_field(core_schema.nullable_schema(core_schema.str_schema()), required=False),
         }
         read = core_schema.no_info_after_validator_function(_read, core_schema.typed_dict_schema(fields))
-        said = core_schema.no_info_after_validator_function(cls, core_schema.str_schema(strict=True))
+        from_text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema(strict=True))
         return core_schema.union_schema(
-            [core_schema.is_instance_schema(cls), read, said],
+            [core_schema.is_instance_schema(cls), read, from_text],
             mode="left_to_right",
             serialization=core_schema.plain_serializer_function_ser_schema(
                 AnswerWarning.as_json, return_schema=core_schema.typed_dict_schema(fields)

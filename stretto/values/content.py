@@ -104,11 +104,11 @@ def read_tool_choice(choice: Any) -> tuple[Any, dict[str, Any]]:
     choice = mended(choice)
     if not isinstance(choice, Mapping):
         return choice, {}
-    said = {"auto": "auto", "any": "required", "none": "none"}.get(str(choice.get("type")))
-    if said is None and (choice.get("type") != "tool" or "name" not in choice):
+    mode = {"auto": "auto", "any": "required", "none": "none"}.get(str(choice.get("type")))
+    if mode is None and (choice.get("type") != "tool" or "name" not in choice):
         return choice, {}
-    beside = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else {}
-    return said or {"type": "function", "function": {"name": choice["name"]}}, beside
+    extra = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else {}
+    return mode or {"type": "function", "function": {"name": choice["name"]}}, extra
 
 
 def _kind(block: Any) -> Any:
@@ -133,7 +133,7 @@ def _image(block: Block) -> dict[str, Any]:
         url = source.get("url", "")
     else:
         return dict(block)
-    return {"type": "image_url", "image_url": {"url": url}, **_beside(block)}
+    return {"type": "image_url", "image_url": {"url": url}, **_kept_fields(block)}
 
 
 def _document(block: Block) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def _document(block: Block) -> dict[str, Any]:
     else:
         return dict(block)
     file = {"filename": block.get("title") or "document", "file_data": f"data:{source.get('media_type')};base64,{data}"}
-    return {"type": "file", "file": file, **_beside(block)}
+    return {"type": "file", "file": file, **_kept_fields(block)}
 
 
-def _beside(block: Block) -> dict[str, Any]:
+def _kept_fields(block: Block) -> dict[str, Any]:
     """Return the fields that a converted block keeps."""
     return {name: value for name, value in block.items() if name in ("cache_control", "citations", "context")}

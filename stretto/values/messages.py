@@ -205,7 +205,7 @@ def _turns(turn: Any) -> tuple[Message, ...]:
 
 def _message(turn: Mapping[str, Any]) -> Message:
     fields = {name: value for name, value in turn.items() if name in _FIELDS}
-    beside = {name: value for name, value in turn.items() if name not in _FIELDS and value is not None}
-    if beside:
-        fields["extra"] = {**(fields.get("extra") or {}), **beside}
+    others = {name: value for name, value in turn.items() if name not in _FIELDS and value is not None}
+    if others:
+        fields["extra"] = {**(fields.get("extra") or {}), **others}
     return Message.model_validate(fields)

@@ -28,13 +28,13 @@ _NOTHING: Any = object()
 
 def path_name(path: Iterable[str | int]) -> str:
     """Format a path as in ``chapters[1].text``; names with other characters are put in brackets, ``["a b"]``."""
-    said = ""
+    name = ""
     for each in path:
         if isinstance(each, int):
-            said += f"[{each}]"
+            name += f"[{each}]"
         else:
-            said += f"{'.' if said else ''}{each}" if each.isidentifier() else f"[{json.dumps(each)}]"
-    return said
+            name += f"{'.' if name else ''}{each}" if each.isidentifier() else f"[{json.dumps(each)}]"
+    return name
 
 
 def path_of(name: str) -> Path:

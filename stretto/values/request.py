@@ -259,8 +259,8 @@ class Request(CheckedModel):
     def history(self) -> tuple[Message, ...]:
         """The turns before the question, without system messages."""
         turns = [message for message in self.messages if message.role != "system"]
-        asked = [index for index, message in enumerate(turns) if message.role == "user"]
-        return tuple(turns[: asked[-1]] if asked else turns)
+        user_turns = [index for index, message in enumerate(turns) if message.role == "user"]
+        return tuple(turns[: user_turns[-1]] if user_turns else turns)
 
     @property
     def continues(self) -> bool:
@@ -335,8 +335,8 @@ def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
             raise InvalidRequestError(f"tools={safe_repr(given['tools'])} cannot be used: it is a list of tools.")
         fields["tools"], fields["functions"] = _tools(given["tools"])
     if "tool_choice" in given:
-        fields["tool_choice"], beside = read_tool_choice(given["tool_choice"])
-        extra |= beside
+        fields["tool_choice"], other_options = read_tool_choice(given["tool_choice"])
+        extra |= other_options
     return {**fields, "extra": mended(extra)}
 
 
@@ -347,8 +347,8 @@ def _tools(given: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], tuple[T
     names = Counter(filter(None, map(name_of_tool, tools)))
     if twice := next((name for name, times in names.items() if times > 1), None):
         raise InvalidRequestError(
-            f"tools= holds two tools called {safe_repr(twice)}, and a call would not tell which one is meant. Leave "
-            "one out, or give it another name; that of a function is given by Tool(function, name='...')."
+            f"tools= holds two tools called {safe_repr(twice)}, so a call would be ambiguous. Leave one "
+            "out, or give it another name; that of a function is given by Tool(function, name='...')."
         )
     return tools, tuple(tool for tool in own if tool is not None)
 

@@ -77,8 +77,8 @@ def turn_of(text: str, calls: Sequence[ToolCall], thoughts: Sequence[Mapping[str
     fields: dict[str, str] = {}
     for kind, thought in (reasoning_of(each) for each in thoughts if each.get("type") not in ANTHROPIC_THOUGHTS):
         fields[kind] = fields.get(kind, "") + thought
-    said = [{"type": "text", "text": text}] if text else []
-    turn: dict[str, Any] = {"role": "assistant", "content": [*parts, *said] if parts else text, **fields}
+    texts = [{"type": "text", "text": text}] if text else []
+    turn: dict[str, Any] = {"role": "assistant", "content": [*parts, *texts] if parts else text, **fields}
     if calls:
         turn["tool_calls"] = [call.as_openai() for call in calls]
     return turn
@@ -88,8 +88,8 @@ def reasoning_of(thought: Mapping[str, Any]) -> tuple[str, str]:
     """Return the message field and the text, possibly empty, of a thought for OpenAI-compatible servers."""
     kind = str(thought.get("type"))
     if kind in ANTHROPIC_THOUGHTS:
-        said = thought.get("thinking", "")
-        listed = said if isinstance(said, list) else [{"text": said}]
+        thinking = thought.get("thinking", "")
+        listed = thinking if isinstance(thinking, list) else [{"text": thinking}]
         return "reasoning_content", "".join(str(each.get("text", "")) for each in listed if isinstance(each, Mapping))
     return kind, str(thought.get(kind, ""))
 

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Attributes|Notes?):", re.IGNORECASE)
 _GOOGLE = re.compile(r"(\w+) *(?:\([^()]*\))?: *(\S.*)")
 _SPHINX = re.compile(r":param(?: [\w.\[\]]+)? (\w+): *(\S.*)")
-_MOST_TOLD = 5  # errors reported for the arguments of one call
+_MOST_REPORTED = 5  # errors reported for the arguments of one call
 _NO_NAMES = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
@@ -71,9 +71,9 @@ class Tool:
             )
         self.function, self.timeout_s = function, float(timeout_s)
         self.name = _checked_name(getattr(function, "__name__", "") if name is None else name, function)
-        said = _Docstring(inspect.getdoc(function) or "")
-        self.description = said.summary if description is None else description
-        self._names, self._arguments = _arguments_of(function, self.name, said.arguments)
+        docstring = _Docstring(inspect.getdoc(function) or "")
+        self.description = docstring.summary if description is None else description
+        self._names, self._arguments = _arguments_of(function, self.name, docstring.arguments)
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
@@ -230,7 +230,7 @@ class _Docstring:
     """
 
     def __init__(self, text: str) -> None:
-        said: list[str] = []
+        lines: list[str] = []
         self.arguments: dict[str, str] = {}
         section, last = "", ""
         for line in text.splitlines():
@@ -247,14 +247,14 @@ class _Docstring:
                 elif last and stripped and not stripped.startswith(":"):
                     self.arguments[last] += f" {stripped}"
             elif not section and not stripped.startswith(":"):
-                said.append(line)
-        self.summary = "\n".join(said).strip()
+                lines.append(line)
+        self.summary = "\n".join(lines).strip()
 
 
 def _explained(error: ValidationError) -> str:
     """Explain to the model what is wrong with the arguments of a call."""
     mistakes = [
         ": ".join(filter(None, (".".join(map(str, each["loc"])), reason(each))))
-        for each in error.errors(include_url=False)[:_MOST_TOLD]
+        for each in error.errors(include_url=False)[:_MOST_REPORTED]
     ]
     return "The arguments do not fit. " + "; ".join(mistakes) + "."
