@@ -196,11 +196,11 @@ def words_and_breaks(text: str) -> list[str]:
 
 
 def _cut(words: list[str]) -> list[str]:
-    seen = 0
+    count = 0
     for place, word in enumerate(words):
         if word != BREAK:
-            seen += 1
-        elif seen >= MAX_WORDS:
+            count += 1
+        elif count >= MAX_WORDS:
             return words[:place]
     return words
 
