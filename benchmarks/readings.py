@@ -39,7 +39,7 @@ from measuring import ROOT
 from stretto import AsyncStretto
 from stretto.backends.registry import open_backend
 from stretto.strategies.rewrite.terms import Shared
-from stretto.strategies.skeleton.twice import Told
+from stretto.strategies.skeleton.twice import TextSoFar
 from stretto.values.errors import StrettoError
 
 QUESTIONS = ROOT / "benchmarks" / "data" / "readings_questions.jsonl"
@@ -233,7 +233,7 @@ def twice(file: Path) -> str:
     texts = [text for each in found for text in ([each] if isinstance(each, str) else each.values())]
     lines = ["| told | again | share of its words |", "|---|---|---|"]
     for text in texts:
-        told = Told()
+        told = TextSoFar()
         for place, section in enumerate(re.split(r"^## .*$", text, flags=re.MULTILINE)):
             for sentence in re.split(r"(?<=[.!?])\s|\n", section):
                 if place and not sentence.lstrip().startswith("|"):

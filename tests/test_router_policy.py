@@ -295,7 +295,7 @@ def test_a_question_that_stands_alone_is_read_without_the_turns_before():
         ({"main": backend(prompt_family="general")}, "readers", 'preference="fastest" takes sections'),
         ({"main": backend(prompt_family="small")}, "ability", "a model of this size holds no plan of an answer"),
         ({"prompt": f"{ADVICE} Answer in 105 words."}, "gain", "too little gained"),
-        ({"known": 2}, "unknown", "nothing in the request tells what shape the answer has"),
+        ({"known": 2}, "unknown", "nothing in the request says what shape the answer has"),
         ({"shape": "prose", "skeleton": 0.1}, "shape", "is one continuous text"),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_form_of_a_question_is_named_where_it_decides():
 
 
 def test_no_words_are_made_up_where_none_decided():
-    assert cause("xqzt vbrk plomf") == ("Written in one piece: nothing in the request tells what shape the answer has.")
+    assert cause("xqzt vbrk plomf") == ("Written in one piece: nothing in the request says what shape the answer has.")
 
 
 def test_long_words_are_cut():

@@ -27,7 +27,7 @@ from stretto.comparing.keeping import Kept
 from stretto.comparing.pairwise_judging import OVERALL, JudgeVerdict
 from stretto.comparing.pairwise_judging import judge as judged
 from stretto.foundation.background import BackgroundLoop
-from stretto.strategies.cascade.answer_verdict import By, can_tell, usual_way
+from stretto.strategies.cascade.answer_verdict import By, can_measure, usual_way
 from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_learned
 from stretto.strategies.cascade.strategy import CascadeOptions
 from stretto.values.errors import InvalidRequestError
@@ -82,7 +82,7 @@ async def calibrate_async(
     await ask_servers(client.backends.values())
     ways = {role: by or usual_way(client.backends[role]) for role in roles}
     for role, way in ways.items():
-        if not can_tell(client.backends[role], way):
+        if not can_measure(client.backends[role], way):
             raise InvalidRequestError(f"by={way!r} cannot be told of {client.backends[role].name}. Leave it out.")
     described = {
         "questions": hashlib.sha256("\n".join(each.model_dump_json() for each in every).encode()).hexdigest()[:16],

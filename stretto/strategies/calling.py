@@ -23,7 +23,7 @@ from stretto.backends.base import ModelRequest
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.foundation.threads import ThreadLeftError
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.direct import asked, direct_spec, with_documents
+from stretto.strategies.direct import direct_spec, template_messages, with_documents
 from stretto.strategies.runtime.branch import Outcome, RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.runner import Runner
@@ -96,14 +96,16 @@ class _Rounds:
             parsed=parsed,
             tool_calls=self._left_over,
             turns=tuple(self.turns),
-            thoughts=running.heard.thoughts,
-            extra=running.heard.extra,
+            thoughts=running.metadata.thoughts,
+            extra=running.metadata.extra,
         )
 
     def _is_last(self, number: int) -> bool:
         """Return whether the model has to answer now: no round or call is left, or it keeps asking for the same."""
-        spent = self.called >= self._most_calls or self.runner.ledger.calls_left == 1 or self._alike >= self._most_alike
-        return spent or number > self._most_rounds
+        exhausted = (
+            self.called >= self._most_calls or self.runner.ledger.calls_left == 1 or self._alike >= self._most_alike
+        )
+        return exhausted or number > self._most_rounds
 
     def _begin(self, number: int, begun: Begun, *, last: bool) -> RunningBranch:
         request = self.request
@@ -162,7 +164,7 @@ class _Rounds:
         return "" if not before.strip() or before.endswith("\n\n") else "\n\n"
 
     def _again_in_form(self, target: PromptTarget, received: str, wrong: str) -> tuple[Message, ...]:
-        filled = asked(self.request, target, "again_in_form", received=received, wrong=wrong)
+        filled = template_messages(self.request, target, "again_in_form", received=received, wrong=wrong)
         return (*with_documents(self.request), *self._messages(), filled[-1])
 
     async def _goes_on(self, running: RunningBranch, begun: Begun) -> bool:
@@ -174,7 +176,7 @@ class _Rounds:
             happened = [(calls[place], result) for place, result in zip(begun, results, strict=True)]
             self._note(
                 [(call.name, call.arguments, result["content"]) for call, result in happened],
-                [turn_of(running.text, calls, running.heard.thoughts), *results],
+                [turn_of(running.text, calls, running.metadata.thoughts), *results],
             )
         if theirs:
             await self._hand_over(theirs)
@@ -289,7 +291,7 @@ async def _carry_out(
         except _ToolFailedError as error:
             running.outcome = Outcome("error", error)
             if not isinstance(error.__cause__, WrongArgumentsError):  # which the model can correct itself
-                runner.warn_once(f"The tool {tool.name} failed, and the model was told so: {error}", "tool")
+                runner.warn_once(f"The tool {tool.name} failed; its error was sent to the model: {error}", "tool")
     result, is_error = result_of(running)
     await runner.announce(
         ToolFinished(branch_id=spec.id, call_id=call.id, name=tool.name, result=result, is_error=is_error)
@@ -327,7 +329,7 @@ async def _outcome(tool: Tool, call: ToolCall) -> str | _ToolFailedError:
             await anyio.sleep_forever()
         await checkpoint_if_cancelled()  # by the answer or the time limit; else the function awaited a cancelled task
         _log.info("the tool %s failed", tool.name, exc_info=True)
-        failed = _ToolFailedError(_told(error.error if isinstance(error, ThreadLeftError) else error))
+        failed = _ToolFailedError(_error_text(error.error if isinstance(error, ThreadLeftError) else error))
     return failed
 
 
@@ -344,15 +346,15 @@ def _interrupt(error: BaseException) -> None:
     raise KeyboardInterrupt from error
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Describe an exception to the model; its ``__str__`` can fail."""
     try:
-        said = fix_surrogates(str(error)[:MOST_CHARACTERS])
+        message = fix_surrogates(str(error)[:MOST_CHARACTERS])
     except BaseException as failure:
         if _is_ctrl_c(failure):
             raise
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _written(value: Any) -> str:

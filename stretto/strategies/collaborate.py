@@ -23,7 +23,7 @@ from stretto.router.case import Case
 from stretto.router.forecast import seconds
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.direct import Direct, asked, rest_of, show_in_form, with_documents
+from stretto.strategies.direct import Direct, rest_of, show_in_form, template_messages, with_documents
 from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
@@ -32,7 +32,7 @@ from stretto.strategies.runtime.ledger import LEAST_ANSWER
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import backend_for, prompt_tokens, sampled
 from stretto.strategies.strategy_options import options_of
-from stretto.strategies.structured.in_form import held_to_format
+from stretto.strategies.structured.in_form import with_response_format
 from stretto.values.errors import BackendError, StrettoError
 from stretto.values.request import Request
 from stretto.values.route import Forecast, Route
@@ -124,8 +124,8 @@ class Collaborate:
             return await Direct().run(request, route, runner)
         quorum = min(options.quorum or len(proposers) // 2 + 1, len(proposers))
         came = await _gather(request, runner, options, proposers, quorum)
-        for said in came.left_out:
-            runner.warn(said, "part_missing")
+        for warning in came.left_out:
+            runner.warn(warning, "part_missing")
         if not came.proposals:
             answered = [running.finish_reason for running in came.failed if isinstance(running.exception, BackendError)]
             cut = [reason for reason in answered if reason in ("length", "budget")]
@@ -157,8 +157,10 @@ async def _aggregate(
     fence, proposals = numbered(texts, "proposal")
 
     def prompt(target: PromptTarget) -> ModelRequest:
-        said = asked(request, target, "collaborate", proposals=proposals, fence=fence, count=str(len(texts)))
-        return held_to_format(ModelRequest(said, reads=bool(request.documents)), request, target)
+        messages = template_messages(
+            request, target, "collaborate", proposals=proposals, fence=fence, count=str(len(texts))
+        )
+        return with_response_format(ModelRequest(messages, reads=bool(request.documents)), request, target)
 
     spec = BranchSpec(
         id="answer",
@@ -189,7 +191,7 @@ async def _aggregate(
         return replace(await _show(runner, came.proposals[0], why), parsed=parsed)
     await runner.merge.finish()
     return StrategyResult(
-        strategy=Collaborate.name, parsed=parsed, thoughts=running.heard.thoughts, extra=running.heard.extra
+        strategy=Collaborate.name, parsed=parsed, thoughts=running.metadata.thoughts, extra=running.metadata.extra
     )
 
 
@@ -199,7 +201,7 @@ async def _show(runner: Runner, proposal: RunningBranch, why: str) -> StrategyRe
     runner.merge.add_branch(proposal)
     await runner.merge.finish()
     ends_as = None if proposal.finish_reason == "stop" else proposal.finish_reason
-    return StrategyResult(strategy=Collaborate.name, extra=proposal.heard.extra, ends_as=ends_as)
+    return StrategyResult(strategy=Collaborate.name, extra=proposal.metadata.extra, ends_as=ends_as)
 
 
 def _room(request: Request, aggregator: Backend, number: int) -> int:
@@ -235,9 +237,9 @@ def _proposers_of(request: Request, runner: Runner, options: CollaborateOptions)
     Raises `InvalidRequestError` for a role that the client does not have.
     """
     given = options.proposers or tuple(runner.backends)
-    asked = [backend_for(runner, each, "proposers") for each in given]
-    drafts = options.drafts or (DRAFTS if len(asked) == 1 else 1)
-    wanted = [backend for backend in asked for _ in range(drafts)]
+    proposers = [backend_for(runner, each, "proposers") for each in given]
+    drafts = options.drafts or (DRAFTS if len(proposers) == 1 else 1)
+    wanted = [backend for backend in proposers for _ in range(drafts)]
     most = request.budget.max_calls
     if most is not None and most - 1 < len(wanted):
         runner.warn(f"The budget of {most} calls leaves {max(0, most - 1)} of {len(wanted)} proposals.", "budget")
@@ -246,11 +248,11 @@ def _proposers_of(request: Request, runner: Runner, options: CollaborateOptions)
 
 
 async def _gather(
-    request: Request, runner: Runner, options: CollaborateOptions, asked: list[Backend], quorum: int
+    request: Request, runner: Runner, options: CollaborateOptions, proposers: list[Backend], quorum: int
 ) -> _Gathered:
     """Ask all proposers at once; wait for a quorum, or until all have ended, and cancel those still running."""
     ends = Queue[RunningBranch]()
-    started = _start(request, runner, options, asked, ends)
+    started = _start(request, runner, options, proposers, ends)
     came: list[RunningBranch] = []
     for _ in started:
         running = await anext(ends)
@@ -271,20 +273,20 @@ async def _gather(
 
 
 def _start(
-    request: Request, runner: Runner, options: CollaborateOptions, asked: list[Backend], ends: Queue[RunningBranch]
+    request: Request, runner: Runner, options: CollaborateOptions, proposers: list[Backend], ends: Queue[RunningBranch]
 ) -> list[RunningBranch]:
     total, until = request.budget.max_tokens_total, options.proposals_s
     if until is None and request.deadline_s is not None:
         until = _SHARE_OF_DEADLINE * request.deadline_s
     changes: dict[str, object] = {"response_format": None}  # only the answer has to fit it
     if total is not None:  # each is written once, and read once
-        room = max(LEAST_ANSWER, total // (2 * len(asked) + 1) - prompt_tokens(request))
+        room = max(LEAST_ANSWER, total // (2 * len(proposers) + 1) - prompt_tokens(request))
         changes["max_tokens"] = min(room, request.options.max_tokens or room)
-    others = [each for each in runner.fallback.models if all(each is not other for other in asked)]
+    others = [each for each in runner.fallback.models if all(each is not other for other in proposers)]
     drafts: Counter[int] = Counter()
-    several = Counter(map(id, asked))
+    several = Counter(map(id, proposers))
     started = []
-    for place, backend in enumerate(asked):
+    for place, backend in enumerate(proposers):
         drafts[id(backend)] += 1
         draft = f", draft {drafts[id(backend)]}" if several[id(backend)] > 1 else ""
         spec = BranchSpec(

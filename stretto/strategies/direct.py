@@ -17,7 +17,7 @@ from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget, TextWatch
 from stretto.strategies.runtime.fencing import fenced
 from stretto.strategies.runtime.runner import Runner
-from stretto.strategies.structured.in_form import held_to_format, write_in_form
+from stretto.strategies.structured.in_form import with_response_format, write_in_form
 from stretto.values.answer import Choice
 from stretto.values.request import Message, Request
 from stretto.values.route import Forecast, Route
@@ -60,16 +60,16 @@ class Direct:
             strategy=self.name,
             parsed=parsed,
             tool_calls=direct.calls.calls,
-            thoughts=direct.heard.thoughts,
-            extra=direct.heard.extra,
+            thoughts=direct.metadata.thoughts,
+            extra=direct.metadata.extra,
             choices=await _choices(request, runner, direct, further) if request.n > 1 else (),
         )
 
 
 def _reason(case: Case) -> str:
     unsure = case.judgement.unsure
-    said = "nothing in the request tells what shape the answer has" if unsure else case.expected
-    return f"Written in one piece: {said}."
+    why = "nothing in the request says what shape the answer has" if unsure else case.expected
+    return f"Written in one piece: {why}."
 
 
 async def show(request: Request, runner: Runner, running: RunningBranch) -> tuple[RunningBranch, Any]:
@@ -87,7 +87,7 @@ async def show_in_form(request: Request, runner: Runner, running: RunningBranch)
     """Show an answer once it fits its ``response_format``; a second attempt is requested like the first."""
 
     def again(target: PromptTarget, received: str, wrong: str) -> tuple[Message, ...]:
-        return asked(request, target, "again_in_form", received=received, wrong=wrong)
+        return template_messages(request, target, "again_in_form", received=received, wrong=wrong)
 
     return await write_in_form(request, runner, running, again)
 
@@ -137,7 +137,7 @@ def direct_spec(request: Request, runner: Runner) -> BranchSpec:
     )
 
     def prompt(target: PromptTarget) -> ModelRequest:
-        return held_to_format(plain, request, target)
+        return with_response_format(plain, request, target)
 
     prompt(runner.target)  # a template that cannot be filled is an error of the request, not of a branch
 
@@ -172,9 +172,9 @@ def _resembled(request: Request) -> str:
 def _with_prediction(case: Case) -> Forecast:
     """Add the rejected tokens of a prediction to the forecast; they are billed like generated ones."""
     forecast, given, options = case.direct_forecast, case.parse.given, case.request.options
-    beside = case.request.tools or case.request.n > 1 or options.response_format or options.logprobs is not None
+    unsupported = case.request.tools or case.request.n > 1 or options.response_format or options.logprobs is not None
     if not (isinstance(given, Given) and given.change in EDITED and case.backend.capabilities.predictions) or (
-        beside or options.max_tokens is not None
+        unsupported or options.max_tokens is not None
     ):
         return forecast
     rejected = round(history_of(case.backend).usual_change(given.change) * given.tokens)
@@ -186,16 +186,16 @@ def _for_loops(request: Request, runner: Runner) -> TextWatch:
     """Return a watch for loops; the answer is left unchanged unless the request says to cut it."""
     if request.on_loop == "cut":
         return TextGuard()
-    said = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
-    return LoopAlarm(lambda: runner.warn_once(said, "repeats", part="direct"))
+    warning = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
+    return LoopAlarm(lambda: runner.warn_once(warning, "repeats", part="direct"))
 
 
 def rest_of(request: Request, target: PromptTarget, received: str) -> ModelRequest:
     """Ask for the rest of an answer whose stream broke."""
-    return ModelRequest(asked(request, target, "continue", received=received))
+    return ModelRequest(template_messages(request, target, "continue", received=received))
 
 
-def asked(request: Request, target: PromptTarget, template: str, **values: str) -> tuple[Message, ...]:
+def template_messages(request: Request, target: PromptTarget, template: str, **values: str) -> tuple[Message, ...]:
     """Fill a template for this request, with the turns before the question; ``values`` replace defaults."""
     own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = target.template(template).messages(**(own | values))
@@ -217,10 +217,10 @@ def with_documents(request: Request) -> tuple[Message, ...]:
     if not request.documents:
         return request.messages
     messages, text = list(request.messages), fenced(request.documents)
-    asked = [index for index, message in enumerate(messages) if message.role == "user"]
-    if not asked:
+    user_turns = [index for index, message in enumerate(messages) if message.role == "user"]
+    if not user_turns:
         return (Message(role="user", content=text), *messages)
-    last = messages[asked[-1]]
+    last = messages[user_turns[-1]]
     parts = ({"type": "text", "text": text}, *last.parts) if last.parts else ()
-    messages[asked[-1]] = last.model_copy(update={"content": f"{text}\n\n{last.content}", "parts": parts})
+    messages[user_turns[-1]] = last.model_copy(update={"content": f"{text}\n\n{last.content}", "parts": parts})
     return tuple(messages)

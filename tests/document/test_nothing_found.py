@@ -41,7 +41,7 @@ async def test_a_record_whose_quotations_are_invented_is_nothing_found():
     invented = record({"evidence": ["The code of Berta is 777."], "answer": "It is 777.", "confidence": 5})
     found = await ask(scripted(reader(invented)), QUESTION, haystack(10, FACTS))
     says_nothing(found)
-    assert f"{len(found.passages)} quotations that do not stand in their passage were dropped." in found.warnings
+    assert f"{len(found.passages)} quotations that do not occur in their passage were dropped." in found.warnings
 
 
 async def test_several_documents_and_a_question_in_hops():

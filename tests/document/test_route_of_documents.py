@@ -69,7 +69,7 @@ async def test_all_of_a_kind_is_searched_for_in_every_passage_even_of_a_document
 @pytest.mark.parametrize(
     ("question", "options", "says"),
     [
-        ("Write a Python unit test for the function add.", {}, "mainly code, and citations would stand in it"),
+        ("Write a Python unit test for the function add.", {}, "mainly code, and citations would appear in it"),
         ("Turn this into a Markdown table.", {}, "they are to be rewritten"),
         ("Translate this into German.", {}, "they are to be rewritten"),
         ("Who signed? Answer as JSON.", {}, 'a format is asked for ("as json"), which citations would spoil'),

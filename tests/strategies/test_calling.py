@@ -318,7 +318,7 @@ async def test_whatever_a_function_raises_is_told_to_the_model(function, told, c
             answer, after = await stretto.ask("Umbrella?", tools=tools), await stretto.ask("Umbrella?")
     assert (answer.text, answer.finish_reason) == ("Let me see.\n\nIt failed.", "stop")
     assert answer.turns[1]["content"] == f"Error: {told}"
-    assert answer.warnings == (f"The tool broken failed, and the model was told so: {told}",)
+    assert answer.warnings == (f"The tool broken failed; its error was sent to the model: {told}",)
     assert after.text == "Still here."
 
 

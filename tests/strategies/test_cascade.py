@@ -200,7 +200,7 @@ async def test_with_fastest_both_begin_at_once_and_the_one_that_is_not_needed_is
         ("own:small", "finished"),
         ("own:main", "failed"),
     ]
-    assert answer.branches[1].error == "an answer of a smaller model stands"
+    assert answer.branches[1].error == "an answer of a smaller model was accepted"
 
 
 async def test_with_fastest_the_main_model_wins_if_it_is_there_first():
@@ -307,7 +307,7 @@ async def test_what_tells_can_be_named():
     assert answer.text == "The main answer."
     assert "two answers of it have 0% in common" in answer.route.reason
     answer = await ask(model("A small answer.", "own:small"), strategy_options={"by": "check"})
-    assert "own:small was not asked: by='check' cannot be told of it." in answer.route.reason
+    assert "own:small was not asked: its confidence cannot be measured with by='check'." in answer.route.reason
 
 
 @pytest.mark.parametrize(("most", "asked"), [(1, ["own:main"]), (2, ["own:small", "own:main"])])
@@ -410,7 +410,9 @@ async def test_a_section_that_the_small_model_cannot_write_is_written_by_the_mai
 
 
 async def test_parts_need_log_probabilities():
-    with pytest.raises(InvalidRequestError, match="own:small reports no log-probabilities, which tell whether a part"):
+    with pytest.raises(
+        InvalidRequestError, match="own:small reports no log-probabilities, which decide whether a part"
+    ):
         await in_parts(model("A point.", "own:small"))
 
 

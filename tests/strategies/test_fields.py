@@ -676,7 +676,7 @@ STRAIGHT = {
         "records of its own kind",
     ),
     "a circle": (record(a={**LONG, "after": ["b"]}, b={**LONG, "after": ["a"]}), "needs fields that need it"),
-    "an unknown field": (record(a={**LONG, "after": ["x"]}, b=LONG, c=LONG), "'x', which is no field beside it"),
+    "an unknown field": (record(a={**LONG, "after": ["x"]}, b=LONG, c=LONG), "'x', which is not a field next to it"),
 }
 
 

@@ -164,9 +164,9 @@ def test_a_part_is_in_the_dialect_of_the_whole():
         "properties": {"title": {"type": "string"}, "body": BODY, "history": BODY, "scores": scores},
     }
     plan = record_of(schema, explicit=True)
-    assert {part.held["$schema"] for part in plan.parts} == {schema["$schema"]}
-    for held in (plan.first, *(part.held for part in plan.parts)):
-        validator_of(held)  # raises what is wrong with it
+    assert {part.object_schema["$schema"] for part in plan.parts} == {schema["$schema"]}
+    for object_schema in (plan.first, *(part.object_schema for part in plan.parts)):
+        validator_of(object_schema)  # raises what is wrong with it
     wrong = {"title": "One", "body": "A text.", "history": "Another.", "scores": [0]}
     answer = written(schema, wrong, "fields")
     assert answer.strategy == "fields"
@@ -226,8 +226,8 @@ def test_a_part_has_the_definitions_that_its_definitions_lead_to():
     schema["$defs"] = {"tags": {"type": "array", "items": {"$ref": "#/$defs/label"}}}
     schema["$defs"] |= {"label": {"$ref": "#/$defs/word"}, "word": {"type": "string", "maxLength": 90}}
     plan = record_of(schema, explicit=True)
-    assert set(plan.parts[0].held["$defs"]) == {"tags", "label", "word"}
-    validator_of(plan.parts[0].held)  # raises what is wrong with it
+    assert set(plan.parts[0].object_schema["$defs"]) == {"tags", "label", "word"}
+    validator_of(plan.parts[0].object_schema)  # raises what is wrong with it
 
 
 def test_a_field_that_may_not_be_null_is_left_out_where_nothing_fits():

@@ -67,7 +67,7 @@ async def test_without_a_call_left_results_too_few_are_kept_with_a_doubt():
     answer = await ask(backend, WORDS, budget=Budget(max_calls=2))
     assert answer.text.startswith("aa: A\nbb: B\ncc: [could not be written]")
     assert "2 results for 3 items" in answer.warnings[0]
-    assert "may not stand at its own items" in answer.warnings[0]
+    assert "its results may belong to other items" in answer.warnings[0]
 
 
 async def test_when_only_part_of_one_group_was_written_that_is_the_answer():

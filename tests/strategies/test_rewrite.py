@@ -195,7 +195,7 @@ async def test_one_form_of_headings_and_one_of_instructions_is_told_to_every_wri
 def test_what_explains_a_rendering_is_left_out_of_it():
     shared = Shared({})
     shared.take('{"terms": {"demand": "demand (how much people want)"}, "voice": "you"}', "The demand grew.")
-    assert shared.told == "- demand: demand\nVoice: you"
+    assert shared.as_text == "- demand: demand\nVoice: you"
 
 
 def test_only_a_term_that_stands_in_a_piece_can_be_rendered_otherwise():

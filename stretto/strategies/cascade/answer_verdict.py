@@ -14,7 +14,7 @@ from typing import Literal
 from stretto.backends.base import Backend, ModelRequest
 from stretto.language.echoes import refuses
 from stretto.local_engine.pocket import is_unknown
-from stretto.strategies.direct import asked, direct_spec
+from stretto.strategies.direct import direct_spec, template_messages
 from stretto.strategies.quality.words import overlap, words_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import PromptTarget
@@ -63,23 +63,23 @@ class Sureness:
         by: how it was measured.
         score: mean log-probability of a token; 1 for a check that says yes, 0 for no; the overlap of two answers, 0 to
             1. ``None``: the answer cannot be accepted.
-        said: the same as half a sentence.
+        reason: the same as half a sentence.
     """
 
     by: By
     score: float | None
-    said: str
+    reason: str
 
     def verdict(self, bound: Bound) -> tuple[bool, str]:
         """Return whether the answer is accepted, and why, as half a sentence."""
         if self.score is None:
-            return False, self.said
+            return False, self.reason
         needed = {
             "probability": f", and {bound.least:g} is needed",
             "check": "" if bound.least > 0 else ", and need not be",
             "agreement": f", and {bound.least:.0%} are needed",
         }[self.by]
-        return self.score >= bound.least, f"{self.said}{needed}{bound.source}"
+        return self.score >= bound.least, f"{self.reason}{needed}{bound.source}"
 
 
 def usual_way(backend: Backend) -> By:
@@ -88,7 +88,7 @@ def usual_way(backend: Backend) -> By:
     return "probability" if able.logprobs else "check" if able.json_schema else "agreement"
 
 
-def can_tell(backend: Backend, by: By) -> bool:
+def can_measure(backend: Backend, by: By) -> bool:
     """Return whether a model's confidence can be measured in this way."""
     able = backend.capabilities
     return {"probability": able.logprobs, "check": able.json_schema, "agreement": True}[by]
@@ -201,7 +201,7 @@ class Small:
         runner, text = self._runner, self.running.text
 
         def prompt(target: PromptTarget) -> ModelRequest:
-            messages = asked(self._request, target, "cascade_check", received=text)
+            messages = template_messages(self._request, target, "cascade_check", received=text)
             return ModelRequest(messages, effort="low", response_schema=SCHEMA, in_words=())
 
         room = _CHECK_TOKENS + (_CHECK_THINKING if self.backend.capabilities.reasoning else 0)
@@ -219,10 +219,10 @@ class Small:
         await running.ended()
         if running.exception is not None:
             return self._cannot(f"its check failed: {str(running.exception).rstrip('.')}", "check")
-        said = [each for each in map(_stands, json_in(running.text)) if each is not None]
-        if len(set(said)) != 1:
+        verdicts = [each for each in map(_confirmed, json_in(running.text)) if each is not None]
+        if len(set(verdicts)) != 1:
             return self._cannot("its check says neither yes nor no", "check")
-        return Sureness("check", float(said[0]), f"it is {'' if said[0] else 'not '}sure of its answer")
+        return Sureness("check", float(verdicts[0]), f"it is {'' if verdicts[0] else 'not '}sure of its answer")
 
     def _sampled(self) -> RunningBranch:
         """Start a second sample for the same prompt."""
@@ -256,11 +256,11 @@ def agreement(one: str, other: str, question: str = "") -> float:
     return overlap(one, other, question)
 
 
-def _stands(text: str) -> bool | None:
+def _confirmed(text: str) -> bool | None:
     """Return what a check says; ``None`` if it is malformed."""
     try:
-        said = read_json(text)
+        value = read_json(text)
     except (ValueError, RecursionError):
         return None
-    stands = said.get("stands") if isinstance(said, dict) else None
-    return stands if isinstance(stands, bool) else None
+    confirmed = value.get("stands") if isinstance(value, dict) else None
+    return confirmed if isinstance(confirmed, bool) else None

@@ -19,7 +19,7 @@ from stretto.router.affordable import cost_of, sum_of
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.cascade.answer_verdict import USUAL, Bound, By, Small, can_tell, usual_way
+from stretto.strategies.cascade.answer_verdict import USUAL, Bound, By, Small, can_measure, usual_way
 from stretto.strategies.cascade.learned import Learned, learned_for
 from stretto.strategies.direct import Direct, direct_spec, show
 from stretto.strategies.items import Items
@@ -148,10 +148,10 @@ def _offer_of_parts(case: Case, strategy: str, small: Backend) -> Offer:
 
 async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step, strategy: str) -> StrategyResult:
     """Write the answer in parts, each by a cascade. Raises `InvalidRequestError` without log-probabilities."""
-    if not can_tell(step.backend, "probability"):
+    if not can_measure(step.backend, "probability"):
         raise InvalidRequestError(
             f"strategy_options= holds parts={strategy!r}, and {step.backend.name} reports no log-probabilities, which "
-            "tell whether a part stands. Leave parts out, or give another model as roles={'small': ...}."
+            "decide whether a part is accepted. Leave parts out, or give another model as roles={'small': ...}."
         )
     if request.options.response_format is not None:
         raise InvalidRequestError("response_format holds an answer as a whole. Leave parts or the format out.")
@@ -159,7 +159,7 @@ async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step,
     runner.before = parts.before
     request = request.model_copy(update={"strategy_options": {}})  # these are the cascade's
     result = await (Skeleton() if strategy == "skeleton" else Items()).run(request, route, runner)
-    return replace(result, reason=" ".join(filter(None, (result.reason, parts.said))))
+    return replace(result, reason=" ".join(filter(None, (result.reason, parts.summary))))
 
 
 @dataclass(frozen=True)
@@ -198,13 +198,13 @@ def _step(role: str, backend: Backend, options: CascadeOptions, learned: Learned
     named = options.threshold_of(role)
     if named is None and learned is not None:
         by = learned.steps[place].by
-        if options.by in (None, by) and can_tell(backend, by):
+        if options.by in (None, by) and can_measure(backend, by):
             bound = learned.bound(place)
             if bound is None:
                 raise InvalidRequestError(f"it does not pay{learned.source}.")
             return _Step(role, backend, by, {**USUAL, by: bound})
-    if options.by is not None and not can_tell(backend, options.by):
-        raise InvalidRequestError(f"by={options.by!r} cannot be told of it.")
+    if options.by is not None and not can_measure(backend, options.by):
+        raise InvalidRequestError(f"its confidence cannot be measured with by={options.by!r}.")
     bounds = USUAL if named is None else {**USUAL, "probability": Bound(named)}
     return _Step(role, backend, options.by or usual_way(backend), bounds)
 
@@ -230,10 +230,10 @@ class _Cascade:
                 self._start_next()
             small = self.smalls[number]
             sureness = await small.sureness()
-            stands, why = sureness.verdict(step.bounds[sureness.by])
+            accepted, why = sureness.verdict(step.bounds[sureness.by])
             if self._main_is_whole():
                 break
-            if stands:
+            if accepted:
                 return await self._show_small(small, why)
             self.doubts.append(f"{small.backend.name} was asked {'next' if number else 'first'}, and {why}.")
         return await self._show_main()
@@ -291,7 +291,7 @@ class _Cascade:
                 small.cancel("the main model was there first")
 
     async def _show_small(self, small: Small, why: str) -> StrategyResult:
-        lost = "an answer of a smaller model stands"
+        lost = "an answer of a smaller model was accepted"
         if self.main is not None:
             self.main.drop(lost)
         for other in self.smalls:
@@ -313,7 +313,7 @@ class _Cascade:
         if main.exception is not None and not main.text.strip() and left:
             small = left[-1]
             self.runner.warn(
-                f"The answer is that of {small.backend.name}, which does not stand, because the main model failed: "
+                f"The answer is the rejected one of {small.backend.name}, because the main model failed: "
                 f"{main.exception}",
                 "fallback",
             )
@@ -325,7 +325,7 @@ class _Cascade:
             each.drop("the main model answered")
         await self.runner.merge.finish()
         return StrategyResult(
-            strategy=Cascade.name, reason=" ".join(self.doubts), parsed=parsed, extra=main.heard.extra
+            strategy=Cascade.name, reason=" ".join(self.doubts), parsed=parsed, extra=main.metadata.extra
         )
 
 
@@ -341,15 +341,15 @@ class _PartsFirst:
 
     def __init__(self, runner: Runner, role: str, backend: Backend, bound: Bound) -> None:
         self._runner, self._role, self._backend, self._bound = runner, role, backend, bound
-        self._stood: list[bool] = []
+        self._accepted: list[bool] = []
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The outcome of the parts, as a sentence; empty if there were none."""
-        if not self._stood:
+        if not self._accepted:
             return ""
         needed = f"a mean log-probability of {self._bound.least:g} was needed{self._bound.source}"
-        return f"{self._backend.name} wrote {sum(self._stood)} of {len(self._stood)} parts: {needed}."
+        return f"{self._backend.name} wrote {sum(self._accepted)} of {len(self._accepted)} parts: {needed}."
 
     def before(self, spec: BranchSpec) -> BranchSpec:
         """Return the spec, changed to take the smaller model's text if that is accepted."""
@@ -375,12 +375,12 @@ class _PartsFirst:
         text, scores = trial.text, trial.logprobs
         whole = trial.exception is None and trial.finish_reason not in (*REFUSALS, "length") and bool(text.strip())
         mean = sum(each.logprob for each in scores) / len(scores) if scores else None
-        stands = whole and mean is not None and mean >= self._bound.least
-        self._stood.append(stands)
-        if stands:
+        accepted = whole and mean is not None and mean >= self._bound.least
+        self._accepted.append(accepted)
+        if accepted:
             running.writers.append(BranchWriter(self._backend))
             running.outcome = Outcome(trial.finish_reason)
             running.write(text, self._runner.now_s())
         else:
-            trial.drop("it does not stand")
-        return stands
+            trial.drop("it was not accepted")
+        return accepted

@@ -101,7 +101,7 @@ class VoteReader:
 
     def _number(self, text: str) -> Ballot | None:
         """Return the number that a text states as its answer, or else the last number of its last sentence with one."""
-        if (said := _conclusion(text)) and (found := numbers_in(said.rpartition("=")[2], self.language)):
+        if (conclusion := _conclusion(text)) and (found := numbers_in(conclusion.rpartition("=")[2], self.language)):
             return Ballot(decimal_of(found[0]))
         for sentence in reversed(self._sentences(text)):
             if found := numbers_in(sentence.rpartition("=")[2], self.language):
@@ -110,14 +110,16 @@ class VoteReader:
         return Ballot(str(written[0])) if len(written) == 1 else None  # "eight", but not "two hundred"
 
     def _phrase(self, text: str) -> Ballot | None:
-        said = (_conclusion(text) or _plain(text)).strip("\"'“”„«» ").lower()
-        article = wording().article.match(said)
-        words = words_of(said[article.end() :] if article else said)
+        answer = (_conclusion(text) or _plain(text)).strip("\"'“”„«» ").lower()
+        article = wording().article.match(answer)
+        words = words_of(answer[article.end() :] if article else answer)
         if not words:
             return None
-        asked = set(words_of(self.question))
+        question_words = set(words_of(self.question))
         small = languages().small.get(self.language, frozenset())
-        own = [word for word in words if word in wording().negations or (word not in asked and word not in small)]
+        own = [
+            word for word in words if word in wording().negations or (word not in question_words and word not in small)
+        ]
         # "The capital of France is Paris" says no more than "Paris". If all words are the question's, they count.
         telling = [word for word in own if word not in wording().negations]
         return Ballot(" ".join(own if telling else words))
@@ -163,8 +165,8 @@ class VoteReader:
             named = [letter for letter in _LETTER.findall(part) if letter in letters]
             if len(set(named)) == 1 or (named and _LETTER.match(part.lstrip("*( "))):
                 return Ballot(named[0])
-        said = words_of(text)
-        named = [letter for letter, option in letters.items() if said == words_of(option)]
+        words = words_of(text)
+        named = [letter for letter, option in letters.items() if words == words_of(option)]
         return Ballot(named[0]) if len(named) == 1 else None
 
 
@@ -178,8 +180,8 @@ def _conclusion(text: str) -> str:
         return str(boxed[-1]).strip()
     plain = _plain(text)
     marks = list(wording().answer.finditer(plain))
-    said = plain[marks[-1].end() :].strip() if marks else ""
-    return "" if "\n" in said else said
+    answer = plain[marks[-1].end() :].strip() if marks else ""
+    return "" if "\n" in answer else answer
 
 
 def _whole(text: str) -> Ballot:

@@ -41,7 +41,7 @@ async def write_consensus(request: Request, runner: Runner) -> StrategyResult:
         raise InvalidRequestError(
             f"strategy_options= holds rule='confidence', and {runner.model} reports no log-probabilities. Leave it out."
         )
-    number = most_samples(request, options.samples, beside=options.judge is not None)
+    number = most_samples(request, options.samples, other_calls=options.judge is not None)
     if number < options.samples:
         runner.warn(f"The budget leaves {number} of {options.samples} samples.", "budget")
     if request.options.temperature == 0:
@@ -83,7 +83,7 @@ class _Vote:
             cancelled=sum(sample.running.discarded and not (sample.weak or sample.looping) for sample in self.samples),
             weak=sum(sample.weak for sample in self.samples),
         )
-        self._tell_failures(winner)
+        self._warn_of_failures(winner)
         for sample in self.samples:
             if sample is not winner:
                 sample.running.drop("another sample is the answer")
@@ -93,8 +93,8 @@ class _Vote:
             reason=_decided(agreement),
             agreement=agreement,
             parsed=parsed,
-            thoughts=winner.running.heard.thoughts,
-            extra=winner.running.heard.extra,
+            thoughts=winner.running.metadata.thoughts,
+            extra=winner.running.metadata.extra,
         )
 
     # --- counting: runs at the end of each sample, before any other call can begin
@@ -218,7 +218,7 @@ class _Vote:
 
     # --- showing
 
-    def _tell_failures(self, winner: Sample) -> None:
+    def _warn_of_failures(self, winner: Sample) -> None:
         """Warn about samples that failed and so have no vote, with the cause of the first."""
         failed = [sample for sample in self.samples if sample.has_failed and sample is not winner]
         if failed:

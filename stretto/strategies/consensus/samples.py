@@ -50,7 +50,7 @@ class Sample:
     text: str = ""
     weak: bool = False
     looping: bool = False
-    _heard: int = 0
+    _processed: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -67,19 +67,19 @@ class Sample:
     def refuses(self) -> bool:
         """Whether the model or the content filter of its server refused it."""
         ended = self.running.branch is not None and self.running.exception is None
-        return ended and (self.running.heard.refused or self.running.finish_reason in REFUSALS)
+        return ended and (self.running.metadata.refused or self.running.finish_reason in REFUSALS)
 
     @property
     def is_cut(self) -> bool:
         """Whether a token limit ended it."""
         return self.running.exception is None and self.running.finish_reason in ("length", "budget")
 
-    def hear(self, *, keep: bool) -> None:
+    def read_logprobs(self, *, keep: bool) -> None:
         """Read the new log-probabilities; unless ``keep``, they are not kept for the answer."""
         logprobs = self.running.logprobs
-        self.trace.hear(logprobs[self._heard :])
+        self.trace.add(logprobs[self._processed :])
         if keep:
-            self._heard = len(logprobs)
+            self._processed = len(logprobs)
         else:
             logprobs.clear()
 
@@ -98,15 +98,15 @@ def start_samples(
         def watch() -> _SampleWatch:
             sample = samples[place]
 
-            def hear(*, looping: bool) -> None:
-                sample.hear(keep=keep)
+            def on_text(*, looping: bool) -> None:
+                sample.read_logprobs(keep=keep)
                 sample.looping = looping
                 bar = _bar_of(finished, options.warm_up) if ends_weak and not looping else None
                 sample.weak = sample.trace.is_below(bar)
                 if looping or sample.weak:
                     sample.running.cancel(LOOPING if looping else WEAK)
 
-            return _SampleWatch(hear)
+            return _SampleWatch(on_text)
 
         def on_end(_: RunningBranch) -> None:
             sample = samples[place]
@@ -146,10 +146,10 @@ def _changes(request: Request, runner: Runner, options: ConsensusOptions, number
     return changes
 
 
-def most_samples(request: Request, wanted: int, beside: int) -> int:
-    """Return how many samples the budget allows next to ``beside`` other calls; at least one."""
+def most_samples(request: Request, wanted: int, other_calls: int) -> int:
+    """Return how many samples the budget allows next to ``other_calls``; at least one."""
     calls, total = request.budget.max_calls, request.budget.max_tokens_total
-    most = wanted if calls is None else min(wanted, calls - beside)
+    most = wanted if calls is None else min(wanted, calls - other_calls)
     if total is not None:
         most = min(most, total // (prompt_tokens(request) + LEAST_ANSWER))
     return max(1, most)
@@ -165,8 +165,8 @@ def _shared(spec: BranchSpec) -> BranchSpec:
     """Return the spec with its prompt marked as shared by all samples."""
 
     def prompt(target: PromptTarget) -> ModelRequest:
-        asked = spec.prompt(target)
-        return replace(asked, shared=len(asked.messages[-1].content))
+        model_request = spec.prompt(target)
+        return replace(model_request, shared=len(model_request.messages[-1].content))
 
     return replace(spec, prompt=prompt)
 
@@ -194,7 +194,7 @@ class Trace:
         """The lowest mean of a window so far, or the mean of a shorter text; ``None`` if none was reported."""
         return self._lowest if self._lowest < math.inf else self.mean
 
-    def hear(self, logprobs: Sequence[TokenLogprob]) -> None:
+    def add(self, logprobs: Sequence[TokenLogprob]) -> None:
         for each in logprobs:
             logprob = max(each.logprob, -100.0)  # servers write -9999 for what was impossible
             if len(self._last) == self._last.maxlen:
@@ -222,15 +222,15 @@ class _SampleWatch:
 
     fault = ""  # the sample is cancelled instead, and none of it is kept
 
-    def __init__(self, heard: Callable[..., None]) -> None:
-        self._heard = heard
+    def __init__(self, notify: Callable[..., None]) -> None:
+        self._notify = notify
         self._loops = TextGuard()
 
     def feed(self, text: str) -> str:
         self._loops.feed(text)
-        self._heard(looping=bool(self._loops.fault))
+        self._notify(looping=bool(self._loops.fault))
         return text
 
     def finish(self) -> str:
-        self._heard(looping=False)
+        self._notify(looping=False)
         return ""

@@ -66,9 +66,9 @@ class Tally:
         if self.left:  # one that failed leaves the others more weight
             self.rule = self._decide()
         if ballot is not None:
-            said, shown = ballot.shown, self.shown()
+            vote, shown = ballot.shown, self.shown()
             self.news.add(
-                VoteCounted(branch_id=branch_id, vote=said, votes=shown, left=self.left, decided_by=self.rule)
+                VoteCounted(branch_id=branch_id, vote=vote, votes=shown, left=self.left, decided_by=self.rule)
             )
         if self.rule is not None:
             self._cancel()

@@ -64,7 +64,7 @@ _DATE = re.compile(
 )
 _DATE_WORDS = frozenset({"dat", "date", "datu", "datum", "fech", "дат", "日期", "日付", "날짜", "tari"})
 _FIGURE = re.compile(r"\d|[一二三四五六七八九十百千万]")
-_ASKED = re.compile(  # the same in scripts without spaces, and in Korean
+_QUESTION_WORDS = re.compile(  # the same in scripts without spaces, and in Korean
     "请问|是?多少|什么时候|是?什么|哪[里儿个些年位]?|是?谁|何时|怎么样?|如何|为什么|几[个年月天]?|[吗呢]|いくら|どこ|いつ|誰|だれ|どの|"
     "どう|なぜ|何[時年人日月]?|(?:です|ます|でしょう|ました)か|얼마|무엇|어디|언제|누구|몇|입니까|인가요|습니까"
 )
@@ -75,7 +75,7 @@ class Bearing:
 
     def __init__(self, question: str, passages: Sequence[str]) -> None:
         self._asks_figure, self._asks_date = bool(_FIGURE_ASKED.search(question)), bool(_DATE_ASKED.search(question))
-        question = _ASKED.sub(" ", question)
+        question = _QUESTION_WORDS.sub(" ", question)
         spoken = [word for word in dict.fromkeys(_WORD.findall(question)) if not _PAIR.search(word)]
         telling = [word for word in spoken if word.casefold() not in _small()][:_MOST]
         first = next(iter(_WORD.findall(question)), "")
@@ -83,16 +83,16 @@ class Bearing:
         pairs = list(dict.fromkeys(_PAIR.findall(question)))[:_MOST]
         of_pairs = bool(pairs) and not telling
         self._share, self._wide = (_SHARE_OF_PAIRS, _WIDE_OF_PAIRS) if of_pairs else (_SHARE, _WIDE)
-        held = [plain(passage).casefold() for passage in passages]
+        texts = [plain(passage).casefold() for passage in passages]
         self._spelled = {
             _stem(word): re.compile(r"\b" + r"[\w.-]{0,40}\s{1,9}".join(word.casefold()))
             for word in telling
             if _ACRONYM.fullmatch(word)
         }
         terms = list(dict.fromkeys([*map(_stem, telling), *pairs]))
-        often = {term: sum(self._stands(term, passage) for passage in held) for term in terms}
+        often = {term: sum(self._occurs(term, passage) for passage in texts) for term in terms}
         self._weights = {
-            term: math.log(1 + len(held) / max(1, times)) * (1 if times else _UNKNOWN) for term, times in often.items()
+            term: math.log(1 + len(texts) / max(1, times)) * (1 if times else _UNKNOWN) for term, times in often.items()
         }
         self._total = sum(self._weights.values())
 
@@ -102,9 +102,9 @@ class Bearing:
         ``around`` is its heading and its neighbours, whose words count as well.
         """
         text = plain(f"{sentence}\n{around}").casefold()
-        if not self._total or not all(self._stands(name, text) for name in self._names):
+        if not self._total or not all(self._occurs(name, text) for name in self._names):
             return 0.0
-        return sum(weight for term, weight in self._weights.items() if self._stands(term, text)) / self._total
+        return sum(weight for term, weight in self._weights.items() if self._occurs(term, text)) / self._total
 
     def bears(self, sentence: str) -> bool:
         """Return whether a sentence shares enough of the question's words to be a possible answer.
@@ -117,9 +117,9 @@ class Bearing:
         """Return whether a sentence does so together with its surroundings, and alone has a word of the question."""
         if self._lacks_figure(sentence):
             return False
-        said = plain(sentence).casefold()
+        text = plain(sentence).casefold()
         least = self._share if self._names else self._wide  # with a name or number of the question, fewer words suffice
-        return any(self._stands(term, said) for term in self._names or self._weights) and (
+        return any(self._occurs(term, text) for term in self._names or self._weights) and (
             self.share(sentence, around) > least
         )
 
@@ -133,7 +133,7 @@ class Bearing:
             return _DATE.search(plain(sentence).casefold()) is None
         return self._asks_figure and not _has_figure(sentence)
 
-    def _stands(self, term: str, text: str) -> bool:
+    def _occurs(self, term: str, text: str) -> bool:
         if self._asks_date and term in _DATE_WORDS:
             return _DATE.search(text) is not None
         if term in self._spelled and self._spelled[term].search(text):  # "Affero General Public License" for "AGPL"
@@ -154,13 +154,13 @@ def is_quotable(sentence: str) -> bool:
 def statements(library: Library, place: Place) -> Iterator[tuple[str, str]]:
     """Yield the sentences of a passage that can be quoted, each with its heading and neighbours."""
     text, start, document = library.text(place), place.chunk.start, place.document
-    said = [(first, text[first:last]) for first, last in sentence_spans(text) if is_quotable(text[first:last])]
+    quotes = [(first, text[first:last]) for first, last in sentence_spans(text) if is_quotable(text[first:last])]
     head = _head(library, document, start)
-    for at, (first, sentence) in enumerate(said):
+    for at, (first, sentence) in enumerate(quotes):
         if columns := library.header(document, start + first):  # other rows of a table say nothing about this one
             yield sentence, "\n".join([*head, columns])
         else:
-            near = (each for _, each in (*said[max(0, at - 1) : at], *said[at + 1 : at + 2]))
+            near = (each for _, each in (*quotes[max(0, at - 1) : at], *quotes[at + 1 : at + 2]))
             yield sentence, "\n".join([*head, *near])
 
 
@@ -169,8 +169,8 @@ def around(library: Library, evidence: Evidence) -> str:
     if columns := library.header(evidence.document, evidence.start):
         return "\n".join([*_head(library, evidence.document, evidence.start), columns])
     text = library.documents[evidence.document].text
-    before, behind = text[max(0, evidence.start - _LONGEST) : evidence.start], text[evidence.end :][:_LONGEST]
-    near = [*list(quotable(before))[-1:], *islice(quotable(behind), 1)]
+    before, after = text[max(0, evidence.start - _LONGEST) : evidence.start], text[evidence.end :][:_LONGEST]
+    near = [*list(quotable(before))[-1:], *islice(quotable(after), 1)]
     return "\n".join([*_head(library, evidence.document, evidence.start), *near])
 
 

@@ -101,7 +101,7 @@ class CitationFilter:
         self._resolve = resolve
         self._mark = mark
         self._prompt = prompt
-        self._held = ""  # an open bracket and the text after it
+        self._buffer = ""  # an open bracket and the text after it
         self._closed = False  # the bracket is closed, and the next character decides
         self._line = ""  # the end of the line so far
         self._begin = ""  # the beginning of the line, without white space
@@ -118,32 +118,32 @@ class CitationFilter:
 
     def _take(self, character: str) -> str:
         shown = self._settled(character) if self._closed else ""
-        if not self._held:
+        if not self._buffer:
             return shown + self._pass(character)
         if character == "]":
-            self._held += character
-            found = self._marked_numbers(self._held[1:-1])
+            self._buffer += character
+            found = self._marked_numbers(self._buffer[1:-1])
             if found is not None:
-                self._held, self._marked = "", True
+                self._buffer, self._marked = "", True
                 return shown + self._cited(found)
             self._closed = True
             return shown
-        held = self._held + character
-        if len(held) <= _LONGEST and self._may_become(held[1:]):
-            self._held = held
+        candidate = self._buffer + character
+        if len(candidate) <= _LONGEST and self._may_become(candidate[1:]):
+            self._buffer = candidate
             return shown
         return shown + self._released() + self._pass(character)
 
     def _pass(self, character: str) -> str:
         """Pass on a character outside of marks, or hold back one that may open a mark."""
         if character == "[":
-            self._held = character
+            self._buffer = character
             return ""
         self._remember(character)
         return character
 
     def _released(self) -> str:
-        text, self._held = self._held, ""
+        text, self._buffer = self._buffer, ""
         for character in text:
             self._remember(character)
         return text
@@ -186,13 +186,13 @@ class CitationFilter:
     def _settled(self, following: str) -> str:
         """Return the text for a closed bracket that is not in the requested form: a citation, or the bracket itself."""
         self._closed = False
-        found = _numbers(self._held[1:-1])
-        if found and self._is_meant(following) and all(self._resolve(number) for number in found):
-            self._held = ""
+        found = _numbers(self._buffer[1:-1])
+        if found and self._is_citation(following) and all(self._resolve(number) for number in found):
+            self._buffer = ""
             return self._cited(found)
         return self._released()
 
-    def _is_meant(self, following: str) -> bool:
+    def _is_citation(self, following: str) -> bool:
         """Return whether a bare number in brackets can only be a citation."""
         if self._marked or self._fenced or self._inline:
             return False
@@ -209,7 +209,7 @@ class CitationFilter:
         word = _LAST_WORD.search(before)
         if word and word[0].casefold() in _own_words():
             return False
-        return not self._mark or "".join(self._held.split()) not in self._compact
+        return not self._mark or "".join(self._buffer.split()) not in self._compact
 
     @cached_property
     def _compact(self) -> str:

@@ -64,13 +64,13 @@ def offer_document(case: Case) -> Offer | None:
     most = f"the context window of {window:,} tokens"
     if (short := read_well(able)) is not None and short < window:
         most = f"the {short:,} tokens that the model reads well"
-    said = f"The documents do not fit into {most}: {_SAYS[way]}."
+    text = f"The documents do not fit into {most}: {_SAYS[way]}."
     if short is None and case.prompt_tokens <= window and task.kind != "extract":
-        fits_beside = "they are sent whole if they fit beside the answer"
-        said = f"The documents nearly fill {most}: {fits_beside}, else {_SAYS[way]}."
+        fits_whole = "they are sent whole if they fit together with the answer"
+        text = f"The documents nearly fill {most}: {fits_whole}, else {_SAYS[way]}."
     return Offer(
         confidence=1.0,
-        reason=f"{said[:-1]}{ending.said}.",
+        reason=f"{text[:-1]}{ending.reason}.",
         forecast=forecast,
         priority=PRIORITY,
         in_sections=ending.in_sections,
@@ -82,16 +82,16 @@ def offer_document(case: Case) -> Offer | None:
 def _offer_whole(case: Case, task: Task, window: int) -> Offer:
     """Offer to send the documents whole and cite them; to find all things of a kind, every passage is searched."""
     read_s, ending = _reading_s(case, case.prompt_tokens), _ending_of(case, task)
-    said = f"they are sent whole, and the answer cites them{ending.said}"
-    forecast = ending.behind(seconds=read_s, read=case.prompt_tokens)
+    text = f"they are sent whole, and the answer cites them{ending.reason}"
+    forecast = ending.after_reading(seconds=read_s, read=case.prompt_tokens)
     if read_s >= _LONG_READING_S:
-        said += f". The model reads their {case.prompt_tokens:,} tokens first, which takes about {read_s:,.0f} s"
+        text += f". The model reads their {case.prompt_tokens:,} tokens first, which takes about {read_s:,.0f} s"
     if task.kind == "extract" or task.is_quoted(case.family):
         way, forecast = _forecast(case, task, window, ending)
-        said = _SAYS[way]
+        text = _SAYS[way]
     return Offer(
         confidence=1.0,
-        reason=f"The documents fit into the context window: {said}.",
+        reason=f"The documents fit into the context window: {text}.",
         forecast=forecast,
         priority=WHOLE,
         in_sections=ending.in_sections,
@@ -110,7 +110,9 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
     if case.parse.changes is not None:
         given = case.parse.given
         why = (
-            given.why if isinstance(given, Doubt) else "they are to be rewritten, and citations would stand in the text"
+            given.why
+            if isinstance(given, Doubt)
+            else "they are to be rewritten, and citations would appear in the text"
         )
         yield Obstacle(why, "demand")
     if not able.reads_history and able.passage_tokens is None:
@@ -124,7 +126,7 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
     reworked = judgement.shapes["code"] + judgement.shapes["transform"] >= _REWORKED
     if reworked and task.kind == "answer" and not judgement.unsure:
         shape = max(("code", "transform"), key=judgement.shapes.__getitem__)
-        yield Obstacle(f"the answer most likely {PHRASES[shape]}, and citations would stand in it", "shape")
+        yield Obstacle(f"the answer most likely {PHRASES[shape]}, and citations would appear in it", "shape")
 
 
 def _seen_against(case: Case) -> str | None:
@@ -158,7 +160,7 @@ def _forecast(case: Case, task: Task, window: int, ending: _Ending) -> tuple[str
     record_s = seconds(case.speed, RECORD_TOKENS * SLOWEST_PART, calls=min(calls, case.speed.concurrent_calls))
     total_s = waves * record_s + _reading_s(case, case.prompt_tokens)
     read, written = case.prompt_tokens + calls * INSTRUCTION_TOKENS, calls * RECORD_TOKENS
-    return way, ending.behind(seconds=total_s, read=read, written=written, calls=calls)
+    return way, ending.after_reading(seconds=total_s, read=read, written=written, calls=calls)
 
 
 def _forecast_of_quoting(case: Case) -> Forecast:
@@ -188,14 +190,14 @@ class _Ending:
     Attributes:
         forecast: its cost, without the document text that it reads.
         in_sections: whether it is written in sections, by a plan.
-        said: the end of the route's reason; empty if no report is asked for.
+        reason: the end of the route's reason; empty if no report is asked for.
     """
 
     forecast: Forecast
     in_sections: bool = False
-    said: str = ""
+    reason: str = ""
 
-    def behind(self, *, seconds: float, read: int, written: int = 0, calls: int = 0) -> Forecast:
+    def after_reading(self, *, seconds: float, read: int, written: int = 0, calls: int = 0) -> Forecast:
         """Return the total cost, given the cost of reading."""
         end = self.forecast
         return Forecast(
@@ -229,7 +231,7 @@ def _ending_of(case: Case, task: Task) -> _Ending:
         written=written,
     )
     if against := next(_against_sections(bare, straight, planned), None):
-        return _Ending(straight, said=f". It is written in one piece: {against}")
+        return _Ending(straight, reason=f". It is written in one piece: {against}")
     took = f", about {planned.seconds:.1f} s instead of {straight.seconds:.1f} s" if case.measured_how else ""
     return _Ending(planned, True, f". A plan is written from them, then its sections in parallel{took}")
 

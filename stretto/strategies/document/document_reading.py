@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from stretto.backends.base import ModelRequest
 from stretto.documents import cut
 from stretto.prompts import POCKET
-from stretto.strategies.direct import asked
+from stretto.strategies.direct import template_messages
 from stretto.strategies.document.bearing import Bearing
 from stretto.strategies.document.citing import mark_for
 from stretto.strategies.document.library import DocumentCache, Library, Place
@@ -179,7 +179,7 @@ class DocumentRun:
 
     def messages(self, target: PromptTarget, template: str, **values: str) -> tuple[Message, ...]:
         """Fill a template for this request, with the turns before the question in their places."""
-        return asked(self.request, target, template, fence=self.library.fence, **values)
+        return template_messages(self.request, target, template, fence=self.library.fence, **values)
 
     def rest_of(self, target: PromptTarget, messages: tuple[Message, ...], received: str) -> ModelRequest:
         """Return a prompt for the rest of a reply to these messages, which keeps the rule that documents are data."""
@@ -198,8 +198,8 @@ class DocumentRun:
         shown = self.library.shown(place) | values
         messages = _passage_messages(self.request, target, self.library, template, task=self.task, shown=shown)
         at = messages[-1].content.find(f"\n{self.library.fence} passage {place.number} of ")
-        held = schema if target.capabilities.json_schema else None
-        return ModelRequest(messages, response_schema=held, in_words=(), shared=max(at, 0), reads=True)
+        enforced = schema if target.capabilities.json_schema else None
+        return ModelRequest(messages, response_schema=enforced, in_words=(), shared=max(at, 0), reads=True)
 
     @property
     def trained(self) -> bool:
@@ -308,7 +308,7 @@ def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: C
     }
     empty |= {"number": "0", "total": "0"}
     mapping = _passage_messages(bare, runner.target, library, "document_map", task=task, shown=empty)
-    closing = asked(bare, runner.target, "document_answer", fence=library.fence, records="", form="")
+    closing = template_messages(bare, runner.target, "document_answer", fence=library.fence, records="", form="")
     options = options_of(request, DocumentOptions) if request.strategy == "document" else DocumentOptions()
     purpose = (runner.model, "tokens")
     tokens = (cache.keep(each, purpose, partial(total_tokens, each.text, count)) for each in library.documents)
@@ -353,8 +353,10 @@ def _passage_messages(
     request: Request, target: PromptTarget, library: Library, template: str, *, task: Task, shown: Mapping[str, str]
 ) -> tuple[Message, ...]:
     alone = request.model_copy(update={"messages": _alone(request)})
-    said = _conversation(request.history, library.fence)
-    return asked(alone, target, template, outline=library.outline(), task=task.instruction, conversation=said, **shown)
+    conversation = _conversation(request.history, library.fence)
+    return template_messages(
+        alone, target, template, outline=library.outline(), task=task.instruction, conversation=conversation, **shown
+    )
 
 
 def _alone(request: Request) -> tuple[Message, ...]:
@@ -363,8 +365,8 @@ def _alone(request: Request) -> tuple[Message, ...]:
 
 def _conversation(history: Sequence[Message], fence: str) -> str:
     """Return the end of the earlier conversation as shown to the reader of a passage."""
-    said = "\n".join(f"{message.role}: {message.content}" for message in history)[-_CONVERSATION:]
-    return f"{fence} the conversation so far\n{unfenced(said, fence)}\n{fence} end\n\n" if said else ""
+    text = "\n".join(f"{message.role}: {message.content}" for message in history)[-_CONVERSATION:]
+    return f"{fence} the conversation so far\n{unfenced(text, fence)}\n{fence} end\n\n" if text else ""
 
 
 def _counted(messages: Sequence[Message], count: Counter) -> int:

@@ -14,7 +14,7 @@ from stretto.strategies.document.citing import CitationFilter, labelled
 from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
-from stretto.strategies.structured.in_form import held_to_format, write_in_form
+from stretto.strategies.structured.in_form import with_response_format, write_in_form
 from stretto.values.answer import Branch, FinishReason
 from stretto.values.citation import Citation, PassageRecord
 from stretto.values.errors import BackendError, BudgetExceededError, DeadlineExceededError, StrettoError
@@ -35,9 +35,9 @@ def answer_from(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
     def instead(branch: Branch) -> str:
         if branch.text.strip() or not kept:
             return ""
-        findings.stand_alone = True
+        findings.are_the_answer = True
         reading.runner.warn(
-            "The answer could not be put together; the findings of the passages stand in its place.", "part_missing"
+            "The answer could not be put together; the findings of the passages replace it.", "part_missing"
         )
         return citing.feed(listed(findings, kept, reading.mark)) + citing.finish()
 
@@ -46,15 +46,15 @@ def answer_from(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
     return citing
 
 
-async def answer_in_form(reading: DocumentRun, template: str, said: str) -> Any:
+async def answer_in_form(reading: DocumentRun, template: str, records: str) -> Any:
     """Write the answer in the request's ``response_format``; return its value.
 
     A number in square brackets is part of the answer, not a citation.
     """
 
     def prompt(target: PromptTarget) -> ModelRequest:
-        messages = reading.messages(target, template, records=said, form=_IN_FORM)
-        return held_to_format(ModelRequest(messages, reads=True), reading.request, target)
+        messages = reading.messages(target, template, records=records, form=_IN_FORM)
+        return with_response_format(ModelRequest(messages, reads=True), reading.request, target)
 
     def again(target: PromptTarget, received: str, wrong: str) -> tuple[Message, ...]:
         values = {"question": prompt(target).messages[-1].content, "received": received, "wrong": wrong}
@@ -77,19 +77,19 @@ def whole(reading: DocumentRun) -> tuple[DocumentRun, str] | None:
             titled = place.document
             lines.append(f'Document "{library.titles[titled]}":')
         lines.append(f"{labelled(reading.mark, place.number)} {library.text(place)}")
-    said = "\n\n".join(lines)
-    return (reading, said) if reading.count(said) <= reading.sizes.whole else None
+    text = "\n\n".join(lines)
+    return (reading, text) if reading.count(text) <= reading.sizes.whole else None
 
 
-def answer_whole(reading: DocumentRun, said: str, begun: str = "") -> CitationFilter:
+def answer_whole(reading: DocumentRun, documents: str, begun: str = "") -> CitationFilter:
     """Stream the answer about documents that are sent whole, or the rest of an answer that has begun."""
-    return _start(reading, "document_whole", said, reading.library.citation_of, begun=begun)
+    return _start(reading, "document_whole", documents, reading.library.citation_of, begun=begun)
 
 
 def _start(
     reading: DocumentRun,
     template: str,
-    said: str,
+    records: str,
     resolve: Callable[[int], Citation | None],
     *,
     instead: Callable[[Branch], str] = lambda _: "",
@@ -99,13 +99,13 @@ def _start(
     form = CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
     if reading.task.json:
         form += " Write the answer as JSON."
-    messages = reading.messages(runner.target, template, records=said, form=form)
+    messages = reading.messages(runner.target, template, records=records, form=form)
 
-    def asked(target: PromptTarget, received: str = "") -> ModelRequest:
+    def prompt(target: PromptTarget, received: str = "") -> ModelRequest:
         before = f"{begun}\n\n{received}" if begun else received
         return reading.rest_of(target, messages, before) if before.strip() else ModelRequest(messages, reads=True)
 
-    answering = runner.start(_spec(reading, asked, asked))
+    answering = runner.start(_spec(reading, prompt, prompt))
     prompted = "\n".join(message.content for message in messages)
     citing = CitationFilter(resolve, mark=reading.mark, prompt=prompted)
     runner.merge.add_branch(answering, filter_=citing, ending=instead)
@@ -134,8 +134,8 @@ def as_found(findings: Findings) -> tuple[str, tuple[Citation, ...]]:
     lines, cited = list[str](), dict[int, Citation]()
     for finding in findings.found:
         cited |= {number: findings.citation(number) for number in finding.evidence}
-        said = " ".join(finding.answer.split()) or findings.quotes[finding.evidence[0]].quote
-        lines.append(f"- {said} {''.join(cited[number].label for number in finding.evidence)}".rstrip())
+        text = " ".join(finding.answer.split()) or findings.quotes[finding.evidence[0]].quote
+        lines.append(f"- {text} {''.join(cited[number].label for number in finding.evidence)}".rstrip())
     return "\n".join(lines), tuple(cited.values())
 
 
@@ -150,7 +150,7 @@ def listed(findings: Findings, kept: Sequence[Finding], mark: str) -> str:
 
 
 _MOSTLY = 0.5  # of the characters: from here on the documents count as unread
-_HELD = 0.1  # share of its records that a model must write in a readable form
+_READABLE = 0.1  # share of its records that a model must write in a readable form
 
 
 Kind = Literal["nothing", "unmatched", "partly", "unread", "unable"]
@@ -168,8 +168,8 @@ def kinds_of(reading: DocumentRun, records: Sequence[PassageRecord], skipped: in
     if unable(reading, records):
         return ("unable",)
     failed = any(record.status == "failed" for record in records)
-    said: Kind = "nothing" if not skipped else "partly" if records else "unmatched"
-    return (said, "unread") if failed else (said,)
+    kind: Kind = "nothing" if not skipped else "partly" if records else "unmatched"
+    return (kind, "unread") if failed else (kind,)
 
 
 def warning_of(reading: DocumentRun, records: Sequence[PassageRecord]) -> str:
@@ -192,7 +192,7 @@ def unable(reading: DocumentRun, records: Sequence[PassageRecord]) -> bool:
     """Return whether the model does not keep to the form: fewer than a tenth of its records could be parsed."""
     read = sum(record.status == "read" for record in records)
     formless = reading.failures.count(None)
-    return read < _HELD * (read + formless)
+    return read < _READABLE * (read + formless)
 
 
 def ends_as(reading: DocumentRun, records: Sequence[PassageRecord]) -> FinishReason | None:

@@ -37,7 +37,7 @@ class Findings:
         self._mark = reading.mark
         self.quotes: dict[int, Evidence] = {}
         self.found: list[Finding] = []
-        self.stand_alone = False  # they are the answer, as none could be written from them
+        self.are_the_answer = False  # they are the answer, as none could be written from them
         known: dict[tuple[int, int, int], int] = {}  # neighbours may both quote text across their boundary
         for record in records:
             numbers = []
@@ -154,11 +154,11 @@ async def collapsed(reading: DocumentRun, findings: Findings) -> list[Finding]:
 
 
 def _put_together(reading: DocumentRun, findings: Findings, group: Sequence[Finding], name: str) -> RunningBranch:
-    said = findings.all_shown(group)
-    words = max(_FEWEST_WORDS, int(reading.count(said) * _KEPT * _WORDS_PER_TOKEN / 2))
+    records = findings.all_shown(group)
+    words = max(_FEWEST_WORDS, int(reading.count(records) * _KEPT * _WORDS_PER_TOKEN / 2))
 
     def prompt(target: PromptTarget) -> ModelRequest:
-        messages = reading.messages(target, "document_collapse", records=said, words=str(min(words, 200)))
+        messages = reading.messages(target, "document_collapse", records=records, words=str(min(words, 200)))
         schema = COLLAPSE_SCHEMA if target.capabilities.json_schema else None
         return ModelRequest(messages, response_schema=schema, in_words=(), reads=True)
 

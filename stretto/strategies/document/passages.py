@@ -343,10 +343,10 @@ def _room(reading: DocumentRun, places: Sequence[Place]) -> int:
     in_order = reading.task.hops and calls <= MOST_IN_ORDER
     slots = 1 if in_order else useful_slots(runner.capabilities, runner.known.measured)
     later = 0 if request.deadline_s is not None else slots * (calls // slots // _WAVES)
-    beside = -calls % slots + later
-    most = {"fastest": 0, "balanced": beside, "careful": calls * (_MOST_TIMES - 1)}[request.preference]
+    extra = -calls % slots + later
+    most = {"fastest": 0, "balanced": extra, "careful": calls * (_MOST_TIMES - 1)}[request.preference]
     if request.deadline_s is not None:
-        most = min(most, beside)
+        most = min(most, extra)
     if in_order:
         most = min(most, MOST_IN_ORDER - calls)
     # Half is kept for rereading and combining; in rounds, most passages are read twice.
@@ -354,7 +354,7 @@ def _room(reading: DocumentRun, places: Sequence[Place]) -> int:
     left = reading.left
     requests, tokens = left.get("requests", math.inf), left.get("tokens", math.inf)
     texts = sum(place.chunk.tokens for place in places)
-    return int(min(most, requests / share - calls, (tokens / share - texts) / reading.sizes.beside - calls))
+    return int(min(most, requests / share - calls, (tokens / share - texts) / reading.sizes.call_overhead - calls))
 
 
 def _mentions(reading: DocumentRun, places: Sequence[Place]) -> Callable[[Place], float]:

@@ -67,10 +67,10 @@ def quoted_answer(reading: DocumentRun, findings: Findings) -> list[tuple[str, i
     fits = {number: _fit(reading, findings.quotes[number]) for number in numbers}
     best = sorted(numbers, key=lambda number: -fits[number])[:_MOST_QUOTED]
     kept = sorted(number for number in best if fits[number] >= _AS_GOOD * fits[best[0]])
-    return [(_said(reading, findings.quotes[number]), number) for number in kept]
+    return [(_quotation_text(reading, findings.quotes[number]), number) for number in kept]
 
 
-def _said(reading: DocumentRun, evidence: Evidence) -> str:
+def _quotation_text(reading: DocumentRun, evidence: Evidence) -> str:
     """Return a quotation on one line; in a table row, each cell follows the name of its column."""
     columns = cells_of(reading.library.header(evidence.document, evidence.start))
     row = cells_of(evidence.quote)
@@ -79,10 +79,10 @@ def _said(reading: DocumentRun, evidence: Evidence) -> str:
     return on_one_line(evidence.quote)
 
 
-def _prompt(reading: DocumentRun, target: PromptTarget, place: Place, said: Sequence[str]) -> ModelRequest:
+def _prompt(reading: DocumentRun, target: PromptTarget, place: Place, shown: Sequence[str]) -> ModelRequest:
     """Return the prompt for these sentences of a passage; table rows keep their lines, below the header row."""
     columns = reading.library.header(place.document, place.chunk.start)
-    lines = [on_one_line(each) for each in said]
+    lines = [on_one_line(each) for each in shown]
     in_rows = columns or reading.library.has_table(place)
     passage = "\n".join([columns, *lines]).strip() if in_rows else " ".join(lines)
     return ModelRequest(reading.messages(target, "document_passage", passage=passage), reads=True)
@@ -90,9 +90,9 @@ def _prompt(reading: DocumentRun, target: PromptTarget, place: Place, said: Sequ
 
 def _bearing(reading: DocumentRun, place: Place) -> list[str]:
     """Return the sentences of a passage that may answer the question."""
-    said = list(statements(reading.library, place))
-    alone = [sentence for sentence, _ in said if reading.bearing.bears(sentence)]
-    return alone or [sentence for sentence, among in said if reading.bearing.bears_among(sentence, among)]
+    pairs = list(statements(reading.library, place))
+    alone = [sentence for sentence, _ in pairs if reading.bearing.bears(sentence)]
+    return alone or [sentence for sentence, among in pairs if reading.bearing.bears_among(sentence, among)]
 
 
 def _best(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
@@ -112,10 +112,10 @@ def _chosen(places: Sequence[Place], reading: DocumentRun) -> tuple[list[Place],
     """Return the passages with a relevant sentence, and the best of those with one that is relevant in context."""
     first, second = list[Place](), list[tuple[float, Place]]()
     for place in places:
-        said = list(statements(reading.library, place))
-        if any(reading.bearing.bears(sentence) for sentence, _ in said):
+        pairs = list(statements(reading.library, place))
+        if any(reading.bearing.bears(sentence) for sentence, _ in pairs):
             first.append(place)
-        elif among := [pair for pair in said if reading.bearing.bears_among(*pair)]:
+        elif among := [pair for pair in pairs if reading.bearing.bears_among(*pair)]:
             second.append((max(reading.bearing.fit(*pair) for pair in among), place))
     best = sorted(second, key=lambda each: -each[0])[:_MOST_WIDER]
     return first, sorted((place for _, place in best), key=lambda place: place.number)

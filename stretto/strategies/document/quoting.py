@@ -68,11 +68,11 @@ class Passage:
         text, breaks = self._plain.text, self._plain.breaks
         parts = [re.escape(part) for part in _HYPHEN.split(wanted)] if breaks else [re.escape(wanted)]
         for start, end in _places("-?".join(parts), text, len(wanted)):
-            if len(parts) == 1 or _hyphens_held(wanted, text, start, breaks):
+            if len(parts) == 1 or _hyphens_kept(wanted, text, start, breaks):
                 yield start, end
 
 
-def _hyphens_held(wanted: str, text: str, start: int, breaks: frozenset[int]) -> bool:
+def _hyphens_kept(wanted: str, text: str, start: int, breaks: frozenset[int]) -> bool:
     """Return whether each hyphen of a quotation that its place lacks is at a line end there."""
     at = start
     for character in wanted:
@@ -156,10 +156,10 @@ class _Plain:
         ends: list[int] = []
         breaks: list[int] = []
 
-        def put(said: str, start: int, end: int, *, each: bool = False) -> None:
-            made.extend(said)
-            starts.extend(range(start, end) if each else [start] * len(said))
-            ends.extend(range(start + 1, end + 1) if each else [end] * len(said))
+        def put(characters: str, start: int, end: int, *, each: bool = False) -> None:
+            made.extend(characters)
+            starts.extend(range(start, end) if each else [start] * len(characters))
+            ends.extend(range(start + 1, end + 1) if each else [end] * len(characters))
 
         at = 0
         for found in _ADDED.finditer(text):
@@ -171,12 +171,12 @@ class _Plain:
                 elif found[0][0] != "\u00ad":
                     put("-", found.start(), found.start() + 1)
             else:
-                put(_said(found), found.start(), at)
+                put(_replacement(found), found.start(), at)
         put(text[at:], at, len(text), each=True)
-        said = "".join(made)
-        gaps = {match.start() for match in _IN_VAIN.finditer(said)}
+        joined = "".join(made)
+        gaps = {match.start() for match in _IN_VAIN.finditer(joined)}
         kept = [place for place in range(len(made)) if place not in gaps] if gaps else range(len(made))
-        self.text = "".join(made[place] for place in kept) if gaps else said
+        self.text = "".join(made[place] for place in kept) if gaps else joined
         self._starts = [starts[place] for place in kept] if gaps else starts
         self._ends = [ends[place] for place in kept] if gaps else ends
         moved = sorted(gaps)
@@ -192,7 +192,7 @@ def plain(text: str) -> str:
     return _Plain(text).text
 
 
-def _said(found: re.Match[str]) -> str:
+def _replacement(found: re.Match[str]) -> str:
     """Return the replacement of a character or mark."""
     group = str(found.lastgroup)
     if group in _BECOMES:
@@ -201,12 +201,12 @@ def _said(found: re.Match[str]) -> str:
         return found[0][1]
     if group in ("accented", "jamo"):
         return unicodedata.normalize("NFKC", found[0])
-    said = _character(found[0])
-    if said != found[0] and any(each.isdecimal() for each in said) and _is_numeric_form(found[0]):
-        before, behind = found.string[: found.start()][-1:], found.string[found.end() :][:1]
-        if before.isdecimal() or behind.isdecimal():  # an exponent is not another digit
-            return f" {said}" if "/" in said and not behind.isdecimal() else found[0]
-    return said
+    character = _character(found[0])
+    if character != found[0] and any(each.isdecimal() for each in character) and _is_numeric_form(found[0]):
+        before, after = found.string[: found.start()][-1:], found.string[found.end() :][:1]
+        if before.isdecimal() or after.isdecimal():  # an exponent is not another digit
+            return f" {character}" if "/" in character and not after.isdecimal() else found[0]
+    return character
 
 
 @lru_cache(maxsize=4096)
@@ -220,8 +220,8 @@ def _character(character: str) -> str:
     kind = unicodedata.category(character)
     if kind in _NO_WIDTH or character == _TATWEEL or "\ufe00" <= character <= "\ufe0f":
         return ""
-    said = unicodedata.normalize("NFKC", character).replace("\u2044", "/")
-    return said.replace("\u2032", "'").replace("\u2212", "-")
+    normalized = unicodedata.normalize("NFKC", character).replace("\u2044", "/")
+    return normalized.replace("\u2032", "'").replace("\u2212", "-")
 
 
 def _is_numeric_form(character: str) -> bool:

@@ -35,8 +35,8 @@ def _object(**properties: Any) -> dict[str, Any]:
 _FIELDS = frozenset({"evidence", "rationale", "answer", "confidence", "notes", "no_information"})
 _STRINGS = {"type": "array", "items": {"type": "string"}}
 _NOTHING = {"no_information": {"type": "boolean"}}
-_SAID: dict[str, Any] = {"answer": {"type": "string"}, "confidence": {"type": "integer"}}
-_MAP = {"evidence": _STRINGS, "rationale": {"type": "string"}, **_SAID}
+_ANSWER: dict[str, Any] = {"answer": {"type": "string"}, "confidence": {"type": "integer"}}
+_MAP = {"evidence": _STRINGS, "rationale": {"type": "string"}, **_ANSWER}
 
 
 def _record(**fields: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ MAP_SCHEMA = _record(**_MAP)
 TRAINED_SCHEMA = _object(**_MAP, **_NOTHING)
 """The same in the form that the pocket model was trained to write."""
 
-NOTES_SCHEMA = _record(evidence=_STRINGS, notes={"type": "string"}, **_SAID)
+NOTES_SCHEMA = _record(evidence=_STRINGS, notes={"type": "string"}, **_ANSWER)
 """The same for sequential reading, with notes for the next passage."""
 
 COLLAPSE_SCHEMA = _object(
@@ -117,8 +117,8 @@ def record_of(found: dict[str, Any], place: Place, reading: DocumentRun, *, cut_
         if at is None:
             unfounded += 1
         elif at[0] < chunk.end and at[1] > chunk.start:  # else it belongs to the neighbour
-            said = passage.text[at[0] - passage.start : at[1] - passage.start]
-            evidence[at] = Evidence(document=place.document, start=at[0], end=at[1], quote=said)
+            exact = passage.text[at[0] - passage.start : at[1] - passage.start]
+            evidence[at] = Evidence(document=place.document, start=at[0], end=at[1], quote=exact)
     answer = _text(found.get("answer"))
     founded = bool(evidence) or (reading.task.kind == "summarise" and bool(answer))
     informative = founded and not is_uninformative(found)
@@ -138,8 +138,8 @@ def record_of(found: dict[str, Any], place: Place, reading: DocumentRun, *, cut_
 
 def is_uninformative(found: dict[str, Any]) -> bool:
     """Return whether the record says, in the field for it, that the passage contains nothing relevant."""
-    said = found.get("no_information")
-    return said.strip().lower() in {"true", "yes"} if isinstance(said, str) else said is True
+    value = found.get("no_information")
+    return value.strip().lower() in {"true", "yes"} if isinstance(value, str) else value is True
 
 
 def numbers(value: Any) -> list[int]:
@@ -175,7 +175,7 @@ def _level(value: Any) -> int:
 
 _SHORTEST = 8  # characters of a piece of a sentence
 _MOST_OF = 0.8  # of the words of a sentence
-_MOST_TOLD = 0.6  # of the words that a model's sentence adds to the question's
+_MOST_ADDED = 0.6  # of the words that a model's sentence adds to the question's
 _WORD = re.compile(r"\w+")
 _NONE = re.compile(
     r"\W*(?:none|nothing|no information|not mentioned|n/a|nichts|keine?|rien|aucune?|nada|ningun[oa]|niente|nessuno"
@@ -193,30 +193,30 @@ def copied(text: str, place: Place, reading: DocumentRun) -> dict[str, Any] | No
     """
     if _NONE.fullmatch(text[:80]):
         return {"no_information": True}
-    said, pieces = _bare(text), [piece for each in _pieces(text) if len(piece := _bare(each)) >= _SHORTEST]
+    bare_text, pieces = _bare(text), [piece for each in _pieces(text) if len(piece := _bare(each)) >= _SHORTEST]
     near = [set(_WORD.findall(_bare(each))) for each in quotable(text)] if reading.plain else []
     known = set(_WORD.findall(_bare(reading.request.question))).union(*languages().small.values())
-    bearing, found, beside = reading.bearing, list[str](), list[str]()
+    bearing, found, possible = reading.bearing, list[str](), list[str]()
     for sentence, around in statements(reading.library, place):
-        said_there = _bare(sentence)
-        words = set(_WORD.findall(said_there))
-        if said_there and (
-            said_there in said
-            or any(piece in said_there for piece in pieces)
+        bare_sentence = _bare(sentence)
+        words = set(_WORD.findall(bare_sentence))
+        if bare_sentence and (
+            bare_sentence in bare_text
+            or any(piece in bare_sentence for piece in pieces)
             or any(len(words & each) >= _MOST_OF * len(words) or _is_from(each - known, words) for each in near)
         ):
             if bearing.bears(sentence):
                 found.append(sentence)
             elif bearing.bears_among(sentence, around):
-                beside.append(sentence)
-    found = found or beside
+                possible.append(sentence)
+    found = found or possible
     return {"evidence": found, "confidence": 3} if found else None
 
 
-def _is_from(told: set[str], words: set[str]) -> bool:
-    """Return whether most of what was said, and each figure in it, is from a sentence with these words."""
-    figures = {word for word in told if any(character.isdigit() for character in word)}
-    return bool(told) and figures <= words and len(told & words) >= _MOST_TOLD * len(told)
+def _is_from(added: set[str], words: set[str]) -> bool:
+    """Return whether most of what a text adds, and each figure in it, is from a sentence with these words."""
+    figures = {word for word in added if any(character.isdigit() for character in word)}
+    return bool(added) and figures <= words and len(added & words) >= _MOST_ADDED * len(added)
 
 
 def _pieces(text: str) -> Iterator[str]:

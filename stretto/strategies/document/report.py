@@ -78,10 +78,10 @@ class _Found:
 
     def briefly(self, finding: Finding) -> str:
         """Return one finding as shown to the plan: its text and its numbers."""
-        said = " ".join(finding.answer.split())
-        if not said and finding.evidence:
-            said = self.quote(finding.evidence[0])[:_BRIEFLY]
-        return f"- {said} {''.join(labelled(self.mark, number) for number in finding.evidence)}".rstrip()
+        text = " ".join(finding.answer.split())
+        if not text and finding.evidence:
+            text = self.quote(finding.evidence[0])[:_BRIEFLY]
+        return f"- {text} {''.join(labelled(self.mark, number) for number in finding.evidence)}".rstrip()
 
     def quote(self, number: int) -> str:
         return " ".join(self.findings.quotes[number].quote.split())
@@ -110,7 +110,7 @@ def of_findings(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
     )
 
 
-def of_documents(reading: DocumentRun, said: str) -> Material:
+def of_documents(reading: DocumentRun, text: str) -> Material:
     """Return documents that fit into the window as material, in short passages; each section is based on some."""
     library = reading.library
     titled = len(library.documents) > 1
@@ -124,11 +124,11 @@ def of_documents(reading: DocumentRun, said: str) -> Material:
     ]
     return Material(
         label="documents",
-        briefly=said,
-        whole=said,
+        briefly=text,
+        whole=text,
         pieces=pieces,
         citation=library.citation_of,
-        straight=lambda begun: answer_whole(reading, said, begun),
+        straight=lambda begun: answer_whole(reading, text, begun),
         around=1,
     )
 
@@ -173,7 +173,7 @@ class Report(SectionsAnswer):
     def _words(self) -> int:
         return self._reading.task.words or self._parse.words or round(REPORT_WORDS * self._parse.depth)
 
-    def _asked(
+    def _model_request(
         self,
         target: PromptTarget,
         template: str,  # noqa: ARG002 - a report has its own
@@ -197,21 +197,21 @@ class Report(SectionsAnswer):
         blocks = {"plan": plan, "sections that are written already": written}
         if (found := self._material.found) and further:
             blocks["findings that no section names"] = "\n\n".join(found.part(*each) for each in further.items())
-        beside = "\n\n".join(
+        more = "\n\n".join(
             f"{fence} {name}\n{unfenced(text, fence)}\n{fence} end" for name, text in blocks.items() if text
         )
         return self._filled(
             target,
             "document_section",
             self._material.shown(indexes),
-            beside=beside,
+            beside=more,
             heading=section.heading,
             further=_FURTHER if further else "",
         )
 
-    def _filled(self, target: PromptTarget, template: str, said: str, **values: str) -> ModelRequest:
+    def _filled(self, target: PromptTarget, template: str, records: str, **values: str) -> ModelRequest:
         one, two = labelled(self._reading.mark, 3), labelled(self._reading.mark, 7)
-        values |= {"records": said, "label": self._material.label, "form": self._form, "one": one, "two": two}
+        values |= {"records": records, "label": self._material.label, "form": self._form, "one": one, "two": two}
         return ModelRequest(self._reading.messages(target, template, **values), effort=self._effort, reads=True)
 
     def _plan_spec(self) -> BranchSpec:
@@ -220,7 +220,7 @@ class Report(SectionsAnswer):
     def _section_spec(self, section: Section) -> BranchSpec:
         return replace(super()._section_spec(section), ledger=self._reading.puts_together)
 
-    def _told_by(self, place: int) -> dict[int, list[int]]:
+    def _shown_to(self, place: int) -> dict[int, list[int]]:
         """Return the pieces that a section is shown, with their numbers."""
         shown = {index: list(self._material.pieces[index][1]) for index in self._rests_on[place]}
         return self._further.get(place, {}) | shown
@@ -250,18 +250,18 @@ class Report(SectionsAnswer):
             return
         named = {number for each in sections for number in numbers_named(each.brief, self._reading.mark)}
         sees = {each.index: set(self._concerning(each)) for each in sections}
-        about = {each.index: _telling(f"{each.heading} {each.brief}") for each in sections}
+        about = {each.index: _content_words(f"{each.heading} {each.brief}") for each in sections}
         for index, (text, numbers) in enumerate(self._material.pieces):
             for number in numbers or (0,):
                 if number in named:
                     continue
-                said = _telling(found.quote(number) if number else text)
-                nearest = max(sees, key=lambda each: (len(said & about[each]), index in sees[each]))
+                words = _content_words(found.quote(number) if number else text)
+                nearest = max(sees, key=lambda each: (len(words & about[each]), index in sees[each]))
                 if index in sees[nearest]:
                     continue
-                begun = nearest in self._rests_on or said.isdisjoint(about[nearest])
-                told = self._further.setdefault(sections[-1].index if begun else nearest, {})
-                told.setdefault(index, []).extend([number] if number else [])
+                begun = nearest in self._rests_on or words.isdisjoint(about[nearest])
+                extra = self._further.setdefault(sections[-1].index if begun else nearest, {})
+                extra.setdefault(index, []).extend([number] if number else [])
 
     def _filter(self, section: Section | None = None) -> TextFilter:
         return self._citing(0 if section is None else section.index, super()._filter(section))
@@ -272,7 +272,7 @@ class Report(SectionsAnswer):
         def made() -> CitationFilter:
             resolve = self._material.citation
             if place in self._rests_on:
-                shown = {number for numbers in self._told_by(place).values() for number in numbers}
+                shown = {number for numbers in self._shown_to(place).values() for number in numbers}
                 resolve = partial(_among, shown, resolve)
             prompt = self._prompts.get(place, self._prompts.get(0, ""))
             return CitationFilter(resolve, mark=self._reading.mark, prompt=prompt)
@@ -288,12 +288,11 @@ class Report(SectionsAnswer):
                 return noted(branch)
             self._rests_on.setdefault(section.index, self._concerning(section))
             self._runner.warn(
-                f"The section {section.heading!r} could not be written; the findings that it rests on stand in its "
-                "place.",
+                f"The section {section.heading!r} could not be written; the findings that it rests on replace it.",
                 "part_missing",
             )
             cited = self._citing(section.index)
-            return cited.feed(found.instead(self._told_by(section.index))) + cited.finish()
+            return cited.feed(found.instead(self._shown_to(section.index))) + cited.finish()
 
         return ending
 
@@ -341,7 +340,7 @@ def _text_of(prompt: ModelRequest) -> str:
     return "\n".join(message.content for message in prompt.messages)
 
 
-def _telling(text: str) -> set[str]:
+def _content_words(text: str) -> set[str]:
     """Return the content words of a text; in scripts without spaces, pairs of characters."""
     found = words_of(text)
     pairs = (one + other for one, other in pairwise(found) if len(one) == len(other) == 1)

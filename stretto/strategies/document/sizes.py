@@ -44,7 +44,7 @@ class Sizes:
         findings: the most for all findings in the last prompt.
         group: the most for records that are combined in one call.
         whole: the most for documents that are sent whole.
-        beside: what a call for a passage takes in addition to the passage, including its record.
+        call_overhead: what a call for a passage takes in addition to the passage, including its record.
     """
 
     chunk: int
@@ -52,7 +52,7 @@ class Sizes:
     findings: int
     group: int
     whole: int
-    beside: int
+    call_overhead: int
 
 
 def sizes_of(
@@ -112,7 +112,7 @@ def sizes_of(
         findings=min(findings, 12_000),
         group=max(LEAST_CHUNK, min(room, 6_000)),
         whole=whole,
-        beside=overhead + record,
+        call_overhead=overhead + record,
     )
 
 

@@ -39,7 +39,7 @@ from stretto.strategies.document.report import PLAN_ROOM, Material, Report, of_d
 from stretto.strategies.document.sizes import UNKNOWN_WINDOW, reading_s
 from stretto.strategies.runtime.parts import THINKING
 from stretto.strategies.runtime.runner import Runner
-from stretto.strategies.structured.in_form import held_to_format
+from stretto.strategies.structured.in_form import with_response_format
 from stretto.values.citation import Citation, Evidence, PassageRecord
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request
@@ -112,21 +112,21 @@ class _Run:
         if self.stops and self.in_form:
             raise InvalidRequestError(_NO_READING.format("response_format holds an answer"))
         if self.in_form:
-            held_to_format(ModelRequest(()), reading.request, self.runner.target)  # before any call is wasted
+            with_response_format(ModelRequest(()), reading.request, self.runner.target)  # before any call is wasted
         in_passages = reading.task.kind == "extract" or reading.plain or self.stops
         fitting = None if in_passages else await reading.in_thread(whole)
         if fitting is None:
             await self._read()
             return
-        cut, said = replace(fitting[0], count=reading.count), fitting[1]
-        self._tell_long_reading(tokens := reading.count(said))
+        cut, text = replace(fitting[0], count=reading.count), fitting[1]
+        self._log_long_reading(tokens := reading.count(text))
         if self.in_form:
-            self.result = replace(self.result, parsed=await answer_in_form(cut, "document_whole", said))
+            self.result = replace(self.result, parsed=await answer_in_form(cut, "document_whole", text))
             await self.runner.merge.finish()
         else:
-            await self._answer(of_documents(cut, said), tokens)
+            await self._answer(of_documents(cut, text), tokens)
 
-    def _tell_long_reading(self, tokens: int) -> None:
+    def _log_long_reading(self, tokens: int) -> None:
         """Log, before any output, that a model in this process is about to read for a long time."""
         runner = self.runner
         if (read_s := reading_s(runner.model, runner.known.measured, tokens)) >= _LONG_READING_S:
@@ -148,7 +148,7 @@ class _Run:
             raise all_failed(reading, records)
         self.result = replace(self.result, passages=passages, ends_as=ends_as(reading, records))
         if any(record.status == "read" for record in records) or None in reading.failures:
-            self.runner.known.note_track_record(Kind.RECORDS, reading.request, held=not unable(reading, records))
+            self.runner.known.note_track_record(Kind.RECORDS, reading.request, managed=not unable(reading, records))
         if not any(record.informative for record in records):
             await self._say_nothing(records, len(skipped))
             return
@@ -165,7 +165,7 @@ class _Run:
         kept = await collapsed(reading, findings)
         if not self.in_form:
             await self._answer(of_findings(reading, findings, kept), findings.tokens(*kept))
-            self.result = replace(self.result, by_itself=findings.stand_alone)
+            self.result = replace(self.result, by_itself=findings.are_the_answer)
             if not self.result.citations and reading.task.kind != "summarise":
                 self.runner.warn(
                     f"The answer names none of the {len(findings.quotes)} quotations that it was given. They are in "
@@ -202,12 +202,12 @@ class _Run:
             self.runner.warn("No part of the documents supports what the answer says in its form.", "quotation")
             await self.runner.merge.finish()
             return
-        said = in_words(request, *kinds)
+        text = in_words(request, *kinds)
         task = reading.task
         if task.kind == "extract" and not cannot and (task.json or task.counts):
             empty = "[]" if task.json else "0"
-            said = f"{empty}\n\n{said}" if task.counts and kinds != ("nothing",) else empty
-        await self._write(said)
+            text = f"{empty}\n\n{text}" if task.counts and kinds != ("nothing",) else empty
+        await self._write(text)
 
     async def _quote(self, findings: Findings) -> None:
         """Answer with the quotations themselves, because a small model's wording might claim what none of them says."""
@@ -286,7 +286,7 @@ class _Run:
                 "unread",
             )
         if unfounded := sum(record.unfounded for record in records):
-            self.runner.warn(f"{unfounded} quotations that do not stand in their passage were dropped.", "quotation")
+            self.runner.warn(f"{unfounded} quotations that do not occur in their passage were dropped.", "quotation")
 
     def _listed(self, records: Sequence[PassageRecord]) -> str:
         """Return the places of these passages, with neighbours merged."""
@@ -353,11 +353,11 @@ def relevant(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
         [known.setdefault(word, word) for word in _WORD.findall(reading.library.text(place).lower())]
         for place in places
     ]
-    asked = [word for word in _WORD.findall(reading.request.question.lower()) if word in known]
-    if not asked:
+    query = [word for word in _WORD.findall(reading.request.question.lower()) if word in known]
+    if not query:
         return list(places)
     index = bm25s.BM25()
     index.index(words, show_progress=False)
-    found, _ = index.retrieve([asked], k=keep, show_progress=False)
+    found, _ = index.retrieve([query], k=keep, show_progress=False)
     best = {int(each) for each in found[0]}
     return [place for at, place in enumerate(places) if at in best]

@@ -185,9 +185,9 @@ def _wants_report(question: str) -> bool:
 def _words_of_pages(question: str) -> int | None:
     """Return the length of a text whose number of pages the question gives: "a two-page report"."""
     for found in _PAGES.finditer(question):
-        said = (found["number"] or found["han"]).casefold()
-        number = int(said) if said.isdecimal() else _FEW.get(said, 0)
-        number = number or max(words().numbers.get(said, {"": 0}).values())
+        written = (found["number"] or found["han"]).casefold()
+        number = int(written) if written.isdecimal() else _FEW.get(written, 0)
+        number = number or max(words().numbers.get(written, {"": 0}).values())
         if 1 <= number <= _MOST_PAGES:
             return number * WORDS_A_PAGE
     return None

@@ -55,8 +55,8 @@ class Mending:
             "field",
             f"The record so far: {json_text(self.run.whole())}\n\nFill in {which} now, which it lacks.",
             self._together(),
-            tokens=sum(each.part.tokens for each in self._asked()),
-            fields=len(self._asked()),
+            tokens=sum(each.part.tokens for each in self._covered()),
+            fields=len(self._covered()),
             wrong="".join(self.failed.values()),
             title=", ".join(name.strip("`") for name in names),
         )
@@ -70,7 +70,7 @@ class Mending:
             await left[0].over.wait()
         self.begun = True
 
-    def _asked(self) -> list[Written]:
+    def _covered(self) -> list[Written]:
         """Return the fields that the call may cover when it begins: those that failed, and those that still may."""
         return [each for each in self.run.written.values() if each in self.failed or not each.over.is_set()]
 
@@ -80,31 +80,31 @@ class Mending:
         return any(each in self.failed or self._is_needed(each) for each in before)
 
     def _together(self) -> Mapping[str, Any]:
-        held = dict(self._held())
-        if len(held) == 1:
-            return next(iter(held.values()))[0]
-        schemas = [schema for schema, _ in held.values()]
+        covered = dict(self._schemas())
+        if len(covered) == 1:
+            return next(iter(covered.values()))[0]
+        schemas = [schema for schema, _ in covered.values()]
         named = {name: each for schema in schemas for name, each in schema["properties"].items()}
         return {**schemas[0], **_definitions(*schemas), "properties": named, "required": list(named)}
 
-    def _held(self) -> Iterator[tuple[Written, tuple[Mapping[str, Any], str]]]:
+    def _schemas(self) -> Iterator[tuple[Written, tuple[Mapping[str, Any], str]]]:
         """Yield for each field the schema of an object with it, and its name there; empty for the object itself."""
         for written in self.failed:
-            held = written.part.held
+            whole = written.part.object_schema
             if len(self.failed) == 1:
-                yield written, (held, written.field_name)
+                yield written, (whole, written.field_name)
                 continue
-            inner = held if written.index is not None else held["properties"][written.field_name]
-            inner = {key: each for key, each in inner.items() if key not in DEFINITIONS} if inner is held else inner
+            inner = whole if written.index is not None else whole["properties"][written.field_name]
+            inner = {key: each for key, each in inner.items() if key not in DEFINITIONS} if inner is whole else inner
             name = path_name(written.path)
-            closed = {"type": "object", "required": [name], "additionalProperties": False, **_definitions(held)}
+            closed = {"type": "object", "required": [name], "additionalProperties": False, **_definitions(whole)}
             yield written, ({**closed, "properties": {name: inner}}, name)
 
     def _ended(self, running: RunningBranch) -> None:
         cut = running.exception is not None or running.finish_reason != "stop"
         several = len(self.failed) > 1
         text = without_the_last(running.text) if cut and several else running.text
-        for written, (schema, name) in list(self._held()):
+        for written, (schema, name) in list(self._schemas()):
             found = self.run.read_by_class(found_in(text, schema, name, cut=cut and not several), written)
             if found.value is MISSING:
                 self.run.give_up(written, running, "" if cut else found.wrong)

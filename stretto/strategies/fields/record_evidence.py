@@ -74,8 +74,8 @@ class _Windows:
             return [places]
         wanted = {word.lower()[:_STEM] for text in words for word in _WORD.findall(text)}
         texts = [{word.lower()[:_STEM] for word in _WORD.findall(self.library.text(place))} for place in places]
-        held = Counter(word for text in texts for word in text & wanted)
-        scores = [sum(math.log(1 + len(places) / held[word]) for word in text & wanted) for text in texts]
+        frequency = Counter(word for text in texts for word in text & wanted)
+        scores = [sum(math.log(1 + len(places) / frequency[word]) for word in text & wanted) for text in texts]
         order = sorted(range(len(places)), key=lambda at: -scores[at])
         groups: list[list[Place]] = [[]]
         for at in order:
@@ -115,7 +115,7 @@ class EvidenceRun(RecordRun):
             self.result = replace(self.result, citations=tuple(numbered))
         if self.unfounded:
             self.runner.warn(
-                f"{self.unfounded} quotations that do not stand in the documents were dropped, with the values that "
+                f"{self.unfounded} quotations that do not occur in the documents were dropped, with the values that "
                 "rested on nothing else.",
                 "quotation",
             )
@@ -124,11 +124,11 @@ class EvidenceRun(RecordRun):
     def start(self, written: Written, wrong: str = "") -> None:
         """Ask for a field, showing the next passages for it."""
         part, name = written.part, path_name(written.path)
-        said = self._description(part)
+        description = self._description(part)
         if name not in self.left:
-            self.left[name] = list(self.windows.of((name, said)))
+            self.left[name] = list(self.windows.of((name, description)))
         written.tries += 1
-        about = f" ({said})" if said else ""
+        about = f" ({description})" if description else ""
         task = (
             f"Find only the field `{name}`{about} in the documents. Put into `quotes` the sentences or lines on which "
             "it rests, copied letter by letter, and into `value` what they say of it. Do not guess or conclude: where "
@@ -213,26 +213,26 @@ class EvidenceRun(RecordRun):
         return None
 
     def _description(self, part: FieldPart) -> str:
-        schema = resolved(part.held["properties"][part.name], part.held)
-        said = schema.get("description") if isinstance(schema, Mapping) else None
-        return " ".join(said.split()) if isinstance(said, str) else ""
+        schema = resolved(part.object_schema["properties"][part.name], part.object_schema)
+        description = schema.get("description") if isinstance(schema, Mapping) else None
+        return " ".join(description.split()) if isinstance(description, str) else ""
 
 
 def _lookup(part: FieldPart) -> dict[str, Any]:
     """Return the schema for the reply of a call that looks for a field."""
-    value = {"anyOf": [part.held["properties"][part.name], {"type": "null"}]}
+    value = {"anyOf": [part.object_schema["properties"][part.name], {"type": "null"}]}
     fields = {"quotes": _QUOTES, "value": value}
-    return {**part.held, "properties": fields, "required": list(fields), "additionalProperties": False}
+    return {**part.object_schema, "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 def _not_quoted(value: Any, cited: Sequence[Citation]) -> str | None:
     """Return the value as text if it is a number whose digits are in none of its quotations, else ``None``."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) <= _SPELLED:
         return None
-    said = json_text(value)
-    digits = "".join(_DIGITS.findall(said.removesuffix(".0"))).rstrip("0") or "0"
+    text = json_text(value)
+    digits = "".join(_DIGITS.findall(text.removesuffix(".0"))).rstrip("0") or "0"
     there = "".join("".join(_DIGITS.findall(each.quote)) + " " for each in cited)
-    return None if digits in there else said
+    return None if digits in there else text
 
 
 def _span(place: Place) -> tuple[int, int, int]:

@@ -102,10 +102,10 @@ def fields_forecast(case: Case, record: Record) -> Forecast:
     speed, calls = case.speed, record.calls
     outline = outline_of(case.request, record, record.lead, thinks=case.backend.capabilities.reasoning)
     lines = 0 if outline is None else outline.tokens
-    beside = outline is not None and outline.beside
-    first = record.first_tokens + (0 if beside else lines)
+    separate = outline is not None and outline.separate
+    first = record.first_tokens + (0 if separate else lines)
     total_s = seconds(speed, first / speed.alone) if record.first is not None else 0.0
-    if beside:
+    if separate:
         total_s += seconds(speed, lines, calls=2)
         calls += 1
     for wave in record.waves:

@@ -57,7 +57,7 @@ class FieldPart:
     Attributes:
         path: names from the root of the record to it.
         schema: of its value.
-        held: schema of what its call writes: an object with this field or, for elements, with their long fields.
+        object_schema: schema of what its call writes: an object with this field or, for elements, their long fields.
         tokens: expected tokens of one call.
         after: paths of the parts that it needs.
         nullable: whether it can be null.
@@ -69,7 +69,7 @@ class FieldPart:
 
     path: tuple[str, ...]
     schema: Mapping[str, Any]
-    held: Mapping[str, Any]
+    object_schema: Mapping[str, Any]
     tokens: int
     after: tuple[tuple[str, ...], ...] = ()
     nullable: bool = False
@@ -149,21 +149,21 @@ class Outline:
 
     Attributes:
         names: the names of these fields.
-        beside: whether a separate call writes the lines while the first call writes its long text, which has none.
+        separate: whether a separate call writes the lines while the first call writes its long text, which has none.
     """
 
     names: tuple[str, ...]
-    beside: bool
+    separate: bool
 
     @property
     def words(self) -> str:
         """The most words of one line."""
-        return "ten" if self.beside else "fifteen"
+        return "ten" if self.separate else "fifteen"
 
     @property
     def tokens(self) -> int:
         """Expected tokens of all lines."""
-        return len(self.names) * (BRIEFLY if self.beside else OUTLINED)
+        return len(self.names) * (BRIEFLY if self.separate else OUTLINED)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -187,10 +187,10 @@ def outline_of(request: Request, record: Record, lead: FieldPart | None, *, thin
         return None
     outlined = [part for part in record.parts if not part.keys]
     others = [part for part in outlined if part is not lead]
-    beside = lead is not None and len(others) >= FEWEST and not (thinks or request.preference == "careful")
-    found = Outline(tuple(path_name(part.path) for part in (others if beside else outlined)), beside)
+    separate = lead is not None and len(others) >= FEWEST and not (thinks or request.preference == "careful")
+    found = Outline(tuple(path_name(part.path) for part in (others if separate else outlined)), separate)
     most = request.options.max_tokens
-    limits = [request.part_tokens, None if most is None else most // max(1, record.calls + beside)]
+    limits = [request.part_tokens, None if most is None else most // max(1, record.calls + separate)]
     needed = ROOMY * (record.first_tokens + found.tokens + (0 if lead is None else lead.tokens))
     has_room = request.budget.max_tokens_total is None and all(limit is None or limit >= needed for limit in limits)
     return found if has_room and len(outlined) >= FEWEST else None
@@ -236,8 +236,8 @@ class _Planner:
         total = first_tokens + sum(part.tokens * part.calls for part in self.found)
         if not self.apart and (reason := self._too_little(total) or self._out_of_order()) is not None:
             return NotSplit(reason)
-        held = None if first is None else self._alone(first)
-        return Record(self.root, held, first_tokens, tuple(self.found), total, self.apart)
+        first_schema = None if first is None else self._alone(first)
+        return Record(self.root, first_schema, first_tokens, tuple(self.found), total, self.apart)
 
     def _against(self, top: Mapping[str, Any]) -> Iterator[str]:
         """Yield the reasons why a record of this schema cannot be split."""
@@ -272,7 +272,9 @@ class _Planner:
             later = names[names.index(str(part.path[0])) + 1 :]
             if _OF_OTHERS.search(part.name.lower()) and later and len(part.path) == 1:
                 return f"{part.name!r} comes before the fields that build on it"
-        if wrong := next((f"{a}, which is no field beside it" for p in self.found for a in _unknown(p, self)), None):
+        if wrong := next(
+            (f"{a}, which is not a field next to it" for p in self.found for a in _unknown(p, self)), None
+        ):
             return f"the order of its fields names {wrong}"
         if circle := self._circle():
             return f"{circle!r} needs fields that need it"
@@ -308,7 +310,7 @@ class _Planner:
             _is_object(inner)
             and not nullable
             and required
-            and not (self._is_held(inner) or self._is_spread(given))
+            and not (self._is_indivisible(inner) or self._is_spread(given))
             and (tokens >= LARGE_OBJECT or self.apart)
         ):
             return self._pruned(inner, path)
@@ -322,7 +324,7 @@ class _Planner:
             FieldPart(
                 path=path,
                 schema=_without_after(self._alone(described)),
-                held=self._alone(_wrapped(path[-1], given)),
+                object_schema=self._alone(_wrapped(path[-1], given)),
                 tokens=tokens + QUOTED * self.apart,
                 nullable=nullable,
                 required=required,
@@ -336,7 +338,11 @@ class _Planner:
         items = resolved(schema.get("items"), self.root)
         if schema.get("type") != "array" or not isinstance(items, Mapping) or not _is_object(items):
             return None
-        if self._is_held(items) or self._is_spread(schema["items"]) or any(keyword in schema for keyword in _OF_ALL):
+        if (
+            self._is_indivisible(items)
+            or self._is_spread(schema["items"])
+            or any(keyword in schema for keyword in _OF_ALL)
+        ):
             return None
         named = items["properties"]
         size = {name: self.tokens.of(each, name) for name, each in named.items()}
@@ -356,7 +362,7 @@ class _Planner:
         part = FieldPart(
             path=path,
             schema=self._alone({**items}),
-            held=self._alone(only(long)),
+            object_schema=self._alone(only(long)),
             tokens=self.learned.get(path_name(path), each),
             keys=tuple(keys),
             calls=count,
@@ -366,22 +372,24 @@ class _Planner:
     def _ordered(self, part: FieldPart) -> FieldPart:
         """Return the part with the parts that it needs: those in ``after``, else those in its description."""
         described = resolved(self._at(part.path), self.root)
-        beside = {each.path[-1]: each.path for each in self.found if each.path[:-1] == part.path[:-1]}
-        beside.pop(part.name, None)
+        siblings = {each.path[-1]: each.path for each in self.found if each.path[:-1] == part.path[:-1]}
+        siblings.pop(part.name, None)
         given = described.get("after") if isinstance(described, Mapping) else None
         if isinstance(given, list):
-            wanted = [beside[name] for name in given if name in beside]
+            wanted = [siblings[name] for name in given if name in siblings]
         else:
-            said = described.get("description") if isinstance(described, Mapping) else None
-            wanted = [path for name, path in beside.items() if isinstance(said, str) and _names(said, name)]
+            description = described.get("description") if isinstance(described, Mapping) else None
+            wanted = [
+                path for name, path in siblings.items() if isinstance(description, str) and _names(description, name)
+            ]
             wanted = [each for each in wanted if not self._is_named_by(part.name, each)]
         return replace(part, after=tuple(wanted))
 
     def _is_named_by(self, name: str, other: tuple[str, ...]) -> bool:
         """Return whether the other's description names this field: if two name each other, neither waits."""
         described = resolved(self._at(other), self.root)
-        said = described.get("description") if isinstance(described, Mapping) else None
-        return isinstance(said, str) and _names(said, name)
+        description = described.get("description") if isinstance(described, Mapping) else None
+        return isinstance(description, str) and _names(description, name)
 
     def _at(self, path: tuple[str, ...]) -> Any:
         schema: Any = self.root
@@ -397,7 +405,7 @@ class _Planner:
             needs = {path: needed.difference(free) for path, needed in needs.items()}
         return path_name(next(iter(needs))) if needs else None
 
-    def _is_held(self, schema: Mapping[str, Any]) -> bool:
+    def _is_indivisible(self, schema: Mapping[str, Any]) -> bool:
         return any(keyword in schema for keyword in _TOGETHER) or bool(_undescribed(schema)) or _is_open(schema)
 
     def _is_spread(self, given: Any) -> bool:
@@ -513,10 +521,10 @@ def _takes_null(schema: Mapping[str, Any]) -> bool:
     return (either or (isinstance(kinds, list) and "null" in kinds)) and None in schema.get("enum", (None,))
 
 
-def _names(said: str, name: str) -> bool:
+def _names(description: str, name: str) -> bool:
     """Return whether a description contains the name of a field."""
     spaced = re.escape(name).replace("_", "[ _]")
-    return len(name) >= _NAMED and re.search(rf"(?<![\w]){spaced}(?![\w])", said, re.IGNORECASE) is not None
+    return len(name) >= _NAMED and re.search(rf"(?<![\w]){spaced}(?![\w])", description, re.IGNORECASE) is not None
 
 
 def _all(schema: Any) -> Iterator[Mapping[str, Any]]:

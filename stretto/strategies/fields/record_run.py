@@ -18,7 +18,7 @@ from stretto.prompts import POCKET
 from stretto.router.history import WHOLE
 from stretto.router.schema_tokens import resolved, without_null
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.direct import Direct, asked
+from stretto.strategies.direct import Direct, template_messages
 from stretto.strategies.fields.mending import Mending
 from stretto.strategies.fields.record_plan import (
     DEFINITIONS,
@@ -34,7 +34,7 @@ from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.going_ahead import LONGEST_WAIT_S
 from stretto.strategies.runtime.overlap_trimmer import OverlapTrimmer
-from stretto.strategies.runtime.parts import THINKING, share_of, tell_limits
+from stretto.strategies.runtime.parts import THINKING, share_of, warn_of_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.fitting import fit
 from stretto.strategies.structured.in_form import warn_of_misfit
@@ -78,7 +78,7 @@ async def write_record(request: Request, route: Route, runner: Runner) -> Strate
     record = record_of(schema, _learned(runner, schema), explicit=True, apart=bool(request.documents))
     reason = record.reason if isinstance(record, NotSplit) else _obstacle(request, runner, record)
     if reason is None and isinstance(record, Record):
-        tell_limits(request, runner)
+        warn_of_limits(request, runner)
         if request.documents:
             from stretto.strategies.fields.record_evidence import evidence_run  # noqa: PLC0415 - it builds on this module
 
@@ -116,7 +116,7 @@ class Written:
         value: `MISSING` until it is known.
         running: the last call for it.
         tries: calls so far.
-        behind: characters in its call's text that precede it: the short fields.
+        offset: characters in its call's text that precede it: the short fields.
         shown: pieces of a text that the reader has seen, JSON-escaped.
         over: set once its own calls have ended.
         done: set once nothing more is tried, with or without a value.
@@ -128,7 +128,7 @@ class Written:
     value: Any = MISSING
     running: RunningBranch | None = None
     tries: int = 0
-    behind: int = 0
+    offset: int = 0
     shown: list[str] = field(default_factory=list)
     over: anyio.Event = field(default_factory=anyio.Event)
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -193,10 +193,10 @@ class RecordRun:
         """
         lead, thinks = None if self.withheld else self.record.lead, self.runner.capabilities.reasoning
         self.outline, wrong = outline_of(self.request, self.record, lead, thinks=thinks), ""
-        outline = None if self.outline is None or self.outline.beside else self.outline
+        outline = None if self.outline is None or self.outline.separate else self.outline
         for attempt in range(TRIES):
             asked_for = schema if outline is None else _with(schema, _object(self._lines_name, outline.schema))
-            asked_for = asked_for if lead is None else _with(asked_for, lead.held)
+            asked_for = asked_for if lead is None else _with(asked_for, lead.object_schema)
             names = ", ".join(f"`{name}`" for name in asked_for["properties"])
             task = f"Fill in only these fields now: {names}. The others are written afterwards, by what you write here."
             if _arrays(schema):
@@ -217,8 +217,10 @@ class RecordRun:
                 self.known = found.value
                 if outline is not None:
                     self._take_lines(short, outline)
-                if lead is not None and (at or found_in(running.text, lead.held, lead.name).value is not MISSING):
-                    self._take_lead(Written(lead, running=running, tries=1, behind=at or 0))
+                if lead is not None and (
+                    at or found_in(running.text, lead.object_schema, lead.name).value is not MISSING
+                ):
+                    self._take_lead(Written(lead, running=running, tries=1, offset=at or 0))
                 return None
             if attempt == TRIES - 1 or running.exception is not None or self.runner.ledger.calls_left == 0:
                 running.drop("the whole is asked for at once")
@@ -232,13 +234,13 @@ class RecordRun:
 
         Return ``None`` if it does not begin, or not in this order.
         """
-        seen = -1
-        while len(running.text) > seen:
-            seen = len(running.text)
+        length = -1
+        while len(running.text) > length:
+            length = len(running.text)
             if (at := begun_at(running.text, lead.name)) is not None:
                 short = found_in(_closed_at(running.text, at), schema)
                 return None if short.value is MISSING else at
-            await running.reached(seen + 1)
+            await running.reached(length + 1)
         return None
 
     def _take_lead(self, written: Written) -> None:
@@ -273,7 +275,7 @@ class RecordRun:
             reason = f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
         if reason is None:
             # One call is kept for a second try of a field, which matters more than the outline.
-            if self.leading and self.outline and self.outline.beside and (left is None or left > len(wanted) + 1):
+            if self.leading and self.outline and self.outline.separate and (left is None or left > len(wanted) + 1):
                 self._decide(self.outline)
             for written in wanted:
                 self.start(written)
@@ -300,7 +302,7 @@ class RecordRun:
         task += f" `{path_name(lead.path)}` is being written already: leave to it what belongs there."
         schema = _object(self._lines_name, outline.schema)
         spec = self.spec("outline", "terms", task, schema, tokens=outline.tokens)
-        label = "What the long fields will tell"
+        label = "What the long fields will say"
         self.deciding = self.runner.start(replace(spec, label=label))
         self.deciding.withhold()
 
@@ -311,7 +313,7 @@ class RecordRun:
         stall: the first call shows how long a call is queued.
         """
         lead, leading, outline = self.record.lead, self.leading, self.outline
-        if lead is None or leading is None or outline is None or not outline.beside:
+        if lead is None or leading is None or outline is None or not outline.separate:
             return
         async with self.agreeing:
             if self.agreed:
@@ -342,17 +344,17 @@ class RecordRun:
             task = (
                 f"Fill in only element {written.index + 1} of `{path_name(part.path)}` now, the one with "
                 f"{json_text(written.key)}: the fields "
-                + ", ".join(f"`{name}`" for name in part.held["properties"])
+                + ", ".join(f"`{name}`" for name in part.object_schema["properties"])
                 + " of it."
             )
-        written.tries, written.behind = written.tries + 1, 0
+        written.tries, written.offset = written.tries + 1, 0
         needed = [each for path in part.after for each in self.of(path)]
         name = path_name(written.path)
         spec = self.spec(
             f"field-{name}",
             "field" if written.index is None else "element",
             task,
-            part.held,
+            part.object_schema,
             tokens=part.tokens,
             wrong=wrong,
             needed=needed,
@@ -420,11 +422,11 @@ class RecordRun:
                 known += "\n\n" + BEGUN.format(path_name(self.record.lead.path), json_text(self.begun))
             if self.lines:
                 lines = {name: " ".join(line.split())[:_DESCRIPTION] for name, line in self.lines.items()}
-                told = "\n".join(f"- `{name}`: {line}" for name, line in lines.items())
-                known = f"{known}\n\n{AGREED}\n\n{told}\n\n{FULLER}".strip()
+                decided = "\n".join(f"- `{name}`: {line}" for name, line in lines.items())
+                known = f"{known}\n\n{AGREED}\n\n{decided}\n\n{FULLER}".strip()
             shown = {} if documents is None else {"documents": documents}
             values = {"fields": _listed(self.record.schema), "known": known, "task": last} | shown
-            messages = asked(request, target, "field", **values)
+            messages = template_messages(request, target, "field", **values)
             return ModelRequest(
                 messages,
                 effort=self.effort,
@@ -451,7 +453,7 @@ class RecordRun:
         if written.running is not running or written.done.is_set() or written.shown:
             return
         part, cut = written.part, running.exception is not None or running.finish_reason != "stop"
-        found = self.read_by_class(found_in(running.text, part.held, written.field_name, cut=cut), written)
+        found = self.read_by_class(found_in(running.text, part.object_schema, written.field_name, cut=cut), written)
         if found.value is not MISSING:
             written.value = found.value
             written.end()
@@ -474,8 +476,8 @@ class RecordRun:
         """Go on without a value, or with null if allowed; warn of what was ``wrong`` with the last try."""
         if wrong:
             running.use, running.reported = "lacking", True
-            said = f"`{path_name(written.path)}` does not fit: {wrong}."
-            self.runner.warn(said, "format", part=running.spec.id)
+            warning = f"`{path_name(written.path)}` does not fit: {wrong}."
+            self.runner.warn(warning, "format", part=running.spec.id)
         if written.part.nullable and written.index is None:
             written.value = None
         written.end()
@@ -510,25 +512,27 @@ class RecordRun:
 
     async def rest_of(self, written: Written) -> str:
         """Return the rest of a text that broke off after the reader saw it, from one more call."""
-        said = json.loads('"' + "".join(written.shown) + '"')
+        received = json.loads('"' + "".join(written.shown) + '"')
         if self.runner.ledger.calls_left == 0 or written.running is None:
             return ""
         broken, name = written.running, path_name(written.path)
         task = (
-            f"The text of the field `{name}` broke off. It began: {json_text(said[-_RECEIVED:])}\n\nWrite in "
+            f"The text of the field `{name}` broke off. It began: {json_text(received[-_RECEIVED:])}\n\nWrite in "
             f"`{written.field_name}` only what follows behind that, and nothing of it again."
         )
-        spec = self.spec(f"field-{name}-rest", "rest", task, written.part.held, tokens=written.part.tokens, title=name)
+        spec = self.spec(
+            f"field-{name}-rest", "rest", task, written.part.object_schema, tokens=written.part.tokens, title=name
+        )
         running = self.runner.start(spec)
         running.withhold()
         await running.ended()
         cut = running.exception is not None or running.finish_reason != "stop"
-        found = found_in(running.text, written.part.held, written.field_name, cut=cut).value
+        found = found_in(running.text, written.part.object_schema, written.field_name, cut=cut).value
         if not isinstance(found, str):
             running.use = "replaced"
             return ""
         broken.use = "replaced"
-        trimmer = OverlapTrimmer(said)
+        trimmer = OverlapTrimmer(received)
         return json_text(trimmer.feed(found) + trimmer.finish())[1:-1]
 
     # How the answer is laid out
@@ -679,18 +683,18 @@ class _Source:
         """Return the next piece of a text, including its closing quote at the end."""
         written, text = self._written, self._text
         received = await running.read()
-        if received and written.behind:  # everything so far, as nobody has read from it before
-            received, written.behind = "{" + received[written.behind :], 0
+        if received and written.offset:  # everything so far, as nobody has read from it before
+            received, written.offset = "{" + received[written.offset :], 0
         if written.running is not running:  # it was requested again, and nobody has seen the first text
             self._live = None
             return ""
-        said = text.feed(received) if received else text.finish()
+        piece = text.feed(received) if received else text.finish()
         begins = bool(text.opened and not written.shown)
         if text.opened:
-            written.shown.append(said)
-        said = f'{self._before()}"{said}' if begins else said
+            written.shown.append(piece)
+        piece = f'{self._before()}"{piece}' if begins else piece
         if received and not text.closed:
-            return said
+            return piece
         self._live = None
         if not written.shown:
             return ""
@@ -698,12 +702,12 @@ class _Source:
         if not text.closed and running.exception is not None:
             rest = await self._run.rest_of(written)
             written.shown.append(rest)
-            said += rest
+            piece += rest
         written.value = json.loads('"' + "".join(written.shown) + '"')
         if text.closed:
             self._run.note(written.part.path, json_text(written.value))
         written.end()
-        return said + '"'
+        return piece + '"'
 
 
 def _labelled(before: Callable[[], str], value: Any) -> str:
@@ -743,8 +747,8 @@ def _waited_s(running: RunningBranch) -> float:
 def _text_in(text: str, name: str) -> str:
     """Return the text of a field, as far as received, in an object that is being written."""
     at = begun_at(text, name)
-    said = "" if at is None else TextOfField(name).feed("{" + text[at:])
-    whole: str = json.loads(f'"{said}"')
+    escaped = "" if at is None else TextOfField(name).feed("{" + text[at:])
+    whole: str = json.loads(f'"{escaped}"')
     return whole
 
 
@@ -798,9 +802,11 @@ def _listed(schema: Mapping[str, Any]) -> str:
             if len(lines) == _MOST_LISTED:  # mutually nested records would list millions
                 return
             inner = resolved(given, schema)
-            said = inner.get("description") if isinstance(inner, Mapping) else None
+            description = inner.get("description") if isinstance(inner, Mapping) else None
             line = f"{'  ' * depth}- `{name}`"
-            lines.append(f"{line}: {' '.join(said.split())[:_DESCRIPTION]}" if isinstance(said, str) else line)
+            lines.append(
+                f"{line}: {' '.join(description.split())[:_DESCRIPTION]}" if isinstance(description, str) else line
+            )
             if isinstance(inner, Mapping):
                 add(inner, depth + 1)
 

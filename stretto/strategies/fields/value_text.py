@@ -147,7 +147,7 @@ class TextOfField:
 
     def __init__(self, name: str) -> None:
         self._names = (json.dumps(name), json_text(name))
-        self._held = ""
+        self._buffer = ""
         self._high = ""
         self.opened = self.closed = False
 
@@ -155,13 +155,13 @@ class TextOfField:
         """Take new text; return the part of it that belongs to the field, escaped."""
         if self.closed:
             return ""
-        self._held += text
+        self._buffer += text
         if not self.opened:
             begun = self._begun()
             if begun is None:
-                self.closed = len(self._held) > _PREAMBLE
+                self.closed = len(self._buffer) > _PREAMBLE
                 return ""
-            self.opened, self._held = True, begun
+            self.opened, self._buffer = True, begun
         return json_text(self._read())[1:-1]
 
     def finish(self) -> str:
@@ -171,7 +171,7 @@ class TextOfField:
 
     def _begun(self) -> str | None:
         """Return what follows the opening quote of the string; ``None`` before it has arrived."""
-        rest = self._held.partition("{")[2].lstrip()
+        rest = self._buffer.partition("{")[2].lstrip()
         for name in self._names:
             colon, value = rest[len(name) :].lstrip()[:1], rest[len(name) :].lstrip()[1:].lstrip()
             if rest.startswith(name) and colon == ":" and value.startswith('"'):
@@ -180,26 +180,26 @@ class TextOfField:
 
     def _read(self) -> str:
         out: list[str] = []
-        at, held = 0, self._held
-        while at < len(held):
-            sign = held[at]
+        at, buffer = 0, self._buffer
+        while at < len(buffer):
+            sign = buffer[at]
             if sign == '"':
                 self.closed = True
                 out.append(self.finish())
                 break
             if sign != "\\":
-                end = min((found for mark in '"\\' if (found := held.find(mark, at)) >= 0), default=len(held))
-                out.append(self.finish() + held[at:end])
+                end = min((found for mark in '"\\' if (found := buffer.find(mark, at)) >= 0), default=len(buffer))
+                out.append(self.finish() + buffer[at:end])
                 at = end
-            elif at + 1 == len(held) or (held[at + 1] == "u" and at + _ESCAPE > len(held)):
+            elif at + 1 == len(buffer) or (buffer[at + 1] == "u" and at + _ESCAPE > len(buffer)):
                 break  # the rest of the escape is still to come
-            elif held[at + 1] == "u" and _HEX.fullmatch(held, at + 2, at + _ESCAPE):
-                out.append(self._character(chr(int(held[at + 2 : at + _ESCAPE], 16))))
+            elif buffer[at + 1] == "u" and _HEX.fullmatch(buffer, at + 2, at + _ESCAPE):
+                out.append(self._character(chr(int(buffer[at + 2 : at + _ESCAPE], 16))))
                 at += _ESCAPE
             else:
-                out.append(self.finish() + _SIMPLE.get(held[at + 1], held[at + 1]))
+                out.append(self.finish() + _SIMPLE.get(buffer[at + 1], buffer[at + 1]))
                 at += 2
-        self._held = held[at:]
+        self._buffer = buffer[at:]
         return "".join(out)
 
     def _character(self, unit: str) -> str:

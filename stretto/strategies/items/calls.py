@@ -10,7 +10,7 @@ from stretto.backends.base import ModelRequest
 from stretto.language.folding import fold
 from stretto.language.forms import words_wanted
 from stretto.language.lists import listed
-from stretto.strategies.direct import asked, shared_by_all
+from stretto.strategies.direct import shared_by_all, template_messages
 from stretto.strategies.items.labels import one_of, schema_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import NOT_TEXT, BranchSpec, PromptTarget, TextWatch
@@ -67,7 +67,7 @@ class Calls:
         effort: Literal["low"] | None = None if self.request.preference == "careful" else "low"
 
         def prompt(target: PromptTarget) -> ModelRequest:
-            messages = asked(self.request, target, template, **values)
+            messages = template_messages(self.request, target, template, **values)
             # The text before the entries, or before the angle of a sample, is the same in all calls of the answer.
             own = next((values[name] for name in ("item", "items", "angle") if values.get(name)), "")
             shared = max(0, messages[-1].content.rfind(own)) if own else shared_by_all(self.request, messages)
@@ -78,16 +78,16 @@ class Calls:
                 in_words=(),
                 shared=shared if kind != "plan" else 0,
             )
-            return _held(asked_for, target, labels)
+            return _constrained(asked_for, target, labels)
 
         def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest | None:
             if not plainly:
                 return None if received.strip() else prompt(target)
             if received.strip() and not labels:
-                messages = asked(self.request, target, "continue", question=plainly, received=received)
+                messages = template_messages(self.request, target, "continue", question=plainly, received=received)
             else:
-                messages = asked(self.request, target, "item_alone", question=plainly)
-            return _held(ModelRequest(messages, effort=effort), target, labels, again=True)
+                messages = template_messages(self.request, target, "item_alone", question=plainly)
+            return _constrained(ModelRequest(messages, effort=effort), target, labels, again=True)
 
         return BranchSpec(
             id=name,
@@ -109,7 +109,9 @@ class Calls:
         return max(SHORTEST, len(text)) * (ROOM if _LONG_ENTRY.search(instruction) else 1)
 
 
-def _held(prompt: ModelRequest, target: PromptTarget, labels: Sequence[str], *, again: bool = False) -> ModelRequest:
+def _constrained(
+    prompt: ModelRequest, target: PromptTarget, labels: Sequence[str], *, again: bool = False
+) -> ModelRequest:
     """Return the prompt, constrained to labels if the backend supports it; with a schema only for a retry."""
     if labels and target.capabilities.regex:
         return replace(prompt, response_regex=one_of(labels))

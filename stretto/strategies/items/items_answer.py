@@ -23,7 +23,7 @@ from stretto.strategies.quality.text_guard import LowQualityTextError
 from stretto.strategies.quality.words import medoid
 from stretto.strategies.runtime.branch import BranchWriter, RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
-from stretto.strategies.runtime.parts import notes_for, tell_limits
+from stretto.strategies.runtime.parts import notes_for, warn_of_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import sampled
 from stretto.strategies.strategy_options import options_of
@@ -48,12 +48,12 @@ async def write_items(request: Request, route: Route, runner: Runner) -> Strateg
         split = await planned(calls)
     reason = split.reason if isinstance(split, NotSplit) else _obstacle(split, calls)
     if reason is None and isinstance(split, Split):
-        tell_limits(request, runner)
+        warn_of_limits(request, runner)
         layout = replace(layout_for(split), notes=notes_for(request))
         if split.items:
             items = _Items(calls, split, layout)
             reason = await items.run()
-            runner.known.note_track_record(kind_of(parse), request, held=items.held)
+            runner.known.note_track_record(kind_of(parse), request, managed=items.succeeded)
         else:
             reason = await Samples(calls, split, layout).run()
         if reason is None:
@@ -123,7 +123,7 @@ class _Items:
         return None
 
     @property
-    def held(self) -> bool:
+    def succeeded(self) -> bool:
         """Whether the model wrote results for all but less than a third of the items."""
         spoiled = sum(isinstance(running.exception, LowQualityTextError) for running in self.alones)
         return 3 * spoiled < len(self.split.items)
@@ -278,7 +278,7 @@ def _lost(running: RunningBranch, items: int, found: int, kept: int, wrong: int,
     """Return what a group lacks and what happens to it, for a warning."""
     reason = str(running.exception or f"{found} results for {items} items").rstrip(".")
     if kept and not right:
-        return f"came with {reason} and cannot be asked for again: what came may not stand at its own items"
+        return f"came with {reason} and cannot be asked for again: its results may belong to other items"
     if kept == items:
         return f"has {wrong} of {items} results that are none; these are asked for item by item"
     if kept:

@@ -64,7 +64,7 @@ def offer_items(case: Case) -> Offer:
         priority=PRIORITY,
         when_blocked=suits,
         obstacle=lambda: case.obstacle(forecast(), special=track_record_for(case, kind).against),
-        needs=("item", "label") if kind == Kind.LABELS and not _is_held_to_labels(case) else ("item",),
+        needs=("item", "label") if kind == Kind.LABELS and not _is_constrained_to_labels(case) else ("item",),
     )
 
 
@@ -112,7 +112,7 @@ def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) ->
     return Forecast(seconds=round(total_s, 2), tokens=round(read + answer), calls=calls, written=answer)
 
 
-def _is_held_to_labels(case: Case) -> bool:
+def _is_constrained_to_labels(case: Case) -> bool:
     """Return whether the backend constrains the model to the labels that the task names."""
     split = case.parse.split
     named = isinstance(split, Split) and labels_of(split.instruction, split.context)

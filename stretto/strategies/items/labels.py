@@ -50,8 +50,8 @@ def labels_of(instruction: str, context: str = "") -> tuple[str, ...]:
     if len(instruction) > MOST_READ or len(context) > MOST_READ or _SEVERAL.search(f"{context}\n{instruction}"):
         return ()
     found: tuple[str, ...] = ()
-    said = (part for each in sentences(instruction.translate(_WIDE)) for part in _CLAUSE.split(each))
-    for sentence in (" ".join(part.split()).rstrip(".!?。！？") for part in said):
+    clauses = (part for each in sentences(instruction.translate(_WIDE)) for part in _CLAUSE.split(each))
+    for sentence in (" ".join(part.split()).rstrip(".!?。！？") for part in clauses):
         if not sentence or _ONLY.search(sentence):
             continue
         for task, either in _OWN_OR:
@@ -90,8 +90,8 @@ def one_of(labels: Sequence[str]) -> str:
 
 def schema_of(labels: Sequence[str]) -> dict[str, Any]:
     """Return the JSON schema of an object that contains only a label."""
-    held = {_FIELD: {"type": "string", "enum": list(labels)}}
-    return {"type": "object", "properties": held, "required": [_FIELD], "additionalProperties": False}
+    properties = {_FIELD: {"type": "string", "enum": list(labels)}}
+    return {"type": "object", "properties": properties, "required": [_FIELD], "additionalProperties": False}
 
 
 def _in_schema(text: str) -> str:

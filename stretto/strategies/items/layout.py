@@ -95,7 +95,7 @@ class EntryLayout:
     def filter_(self, index: int | None = None) -> TextFilter:
         """Return the filter for the text of an entry; forms that are not live hold it back until `ending`."""
         if not self.live:
-            return _Held()
+            return _ShownAtEnd()
         return EntryText((self._item(index), self._title(index)), self.indent)
 
     def ending(self, branch: Branch, index: int | None = None) -> str:
@@ -180,11 +180,11 @@ def layout_for(split: Split) -> EntryLayout:
     if _JSON.search(text):
         keyed = short and (bool(_OBJECT.search(text)) or not _ARRAY.search(text))
         return EntryLayout("json_object" if keyed else "json_array", titles, items)
-    asked = next((name for name, words in _ASKED.items() if words.search(text)), None)
-    if asked == "table":
+    wanted = next((name for name, words in _ASKED.items() if words.search(text)), None)
+    if wanted == "table":
         return EntryLayout("table", titles, items, _columns(text))
-    if asked is not None:
-        return EntryLayout(asked, titles if split.marks != "numbered" else (), items)
+    if wanted is not None:
+        return EntryLayout(wanted, titles if split.marks != "numbered" else (), items)
     if not items or split.marks == "numbered" or not titles:
         return EntryLayout("numbered", (), items)
     if _SECTIONS.search(text) and not split.labels:
@@ -217,7 +217,7 @@ def _without_remark(text: str) -> str:
 
 
 _LEAD = re.compile(r"[\s*_\"“„«']*")
-_BEHIND = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|\s[-–—]\s|\n)[*_]{0,3}\s*")
+_AFTER_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|\s[-–—]\s|\n)[*_]{0,3}\s*")
 _NUMBER = re.compile(r"^\s*(?:[*_]{1,2})?\(?(?P<number>\d{1,4})(?:[.):\]]|\s[-–—])(?:[*_]{1,2})?(?:\s+|$)(?P<text>.*)$")
 _BULLET = re.compile(r"^\s*[-*•–]\s+")
 _FENCE = re.compile(r"^\s*```\w*\s*$")
@@ -226,7 +226,7 @@ LINE, LINES, PARAGRAPHS = 1, 2, 3
 """The forms of an entry, by increasing length."""
 
 
-class _Held:
+class _ShownAtEnd:
     """Shows nothing while streaming: the entry is assembled when its branch has ended."""
 
     def feed(self, text: str) -> str:  # noqa: ARG002 - a filter is given its text
@@ -273,9 +273,9 @@ class EntryText:
             start = at.end() if at else 0
             if head[start : start + len(name)].casefold() != name.casefold():
                 continue
-            behind = _BEHIND.match(head, start + len(name))
-            if behind and head[behind.end() :].strip():
-                return head[behind.end() :]
+            separator = _AFTER_NAME.match(head, start + len(name))
+            if separator and head[separator.end() :].strip():
+                return head[separator.end() :]
         return head
 
 

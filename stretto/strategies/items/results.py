@@ -44,11 +44,11 @@ class Check:
     @classmethod
     def of(cls, split: Split, *, several: bool) -> Check:
         """Return the check for a request; ``several``: each result has several fields, so none is a bare label."""
-        asked = split.instruction
-        labels = () if several else labels_of(asked, split.context)
-        judged = bool(labels or _JUDGED.search(asked) or asked.rstrip().endswith("?"))
+        instruction = split.instruction
+        labels = () if several else labels_of(instruction, split.context)
+        judged = bool(labels or _JUDGED.search(instruction) or instruction.rstrip().endswith("?"))
         judged = judged or all(item.rstrip().endswith(("?", "？")) for item in split.items)
-        return cls(labels, bool(_REWRITES.search(asked)) or not judged, fold(f"{split.context} {asked}"))
+        return cls(labels, bool(_REWRITES.search(instruction)) or not judged, fold(f"{split.context} {instruction}"))
 
     def fault(self, text: str, item: str) -> str:
         """Return what is wrong with a whole result whose announcement was removed; empty if nothing is."""
@@ -104,61 +104,61 @@ class ResultWatch:
         self.fault = ""
         self._check, self._item = check, item
         self._known = f"{check.own} {fold(item)}"
-        self._held = ""
+        self._buffer = ""
         self._open = True  # the whole text may still turn out not to be a result
         self._screen = screen(self._leaked)
 
     def feed(self, text: str) -> str:
-        self._held += self._screen.feed(text)
+        self._buffer += self._screen.feed(text)
         if self.fault:
             return ""
         if self._open:
-            self._held = self._check.unannounced(self._held, self._item)
+            self._buffer = self._check.unannounced(self._buffer, self._item)
         if self._check.labels:
-            if len(self._held) > LABEL_ROOM + len(self._item):
-                self.fault = self._check.fault(self._held, self._item)
+            if len(self._buffer) > LABEL_ROOM + len(self._item):
+                self.fault = self._check.fault(self._buffer, self._item)
             return ""
         if self._open and self._may_be_none():
             return ""
-        if self._open and (fault := self._check.fault(self._held, self._item)) and fault != ECHO:
+        if self._open and (fault := self._check.fault(self._buffer, self._item)) and fault != ECHO:
             self.fault = fault
             return ""
         self._open = False
         return self._pass_on()
 
     def finish(self) -> str:
-        self._held += self._screen.finish()
-        if self.fault or not self._held.strip():
+        self._buffer += self._screen.finish()
+        if self.fault or not self._buffer.strip():
             return ""
         if self._open:
-            self._held = self._check.unannounced(self._held, self._item)
-            self.fault = self._check.fault(self._held, self._item)
-            return "" if self.fault else self._check.result(self._held, self._item)
+            self._buffer = self._check.unannounced(self._buffer, self._item)
+            self.fault = self._check.fault(self._buffer, self._item)
+            return "" if self.fault else self._check.result(self._buffer, self._item)
         return self._pass_on(last=True)
 
     def _may_be_none(self) -> bool:
         """Return whether the text so far can become an echo, a remark or a tag."""
-        so_far = fold(self._held).lstrip()
+        so_far = fold(self._buffer).lstrip()
         if bare(self._item).startswith(bare(so_far)):
             return True
-        behind, words = _behind(so_far, self._item), echoes()
+        rest, words = _without_item(so_far, self._item), echoes()
         begins = [*words.remarks, *words.announces, *TAGS, *(() if self._check.changes else words.refusals)]
-        if any(begin.startswith(behind) for begin in begins if begin not in self._known):
+        if any(begin.startswith(rest) for begin in begins if begin not in self._known):
             return True
         announced = so_far.lstrip(_BEFORE).startswith(words.announces)
         return announced and len(so_far) <= ANNOUNCED and "\n" not in so_far.strip()
 
     def _pass_on(self, *, last: bool = False) -> str:
         """Pass on what cannot be part of a tag."""
-        folded = self._held.lower()
+        folded = self._buffer.lower()
         for tag in TAGS:
             if tag not in self._known and (at := folded.find(tag)) >= 0:
                 self.fault = LEAK
-                return self._held[:at]
+                return self._buffer[:at]
         at = folded.rfind("<")
         if last or at < 0 or not any(tag.startswith(folded[at:]) for tag in TAGS):
-            at = len(self._held)
-        text, self._held = self._held[:at], self._held[at:]
+            at = len(self._buffer)
+        text, self._buffer = self._buffer[:at], self._buffer[at:]
         return text
 
     def _leaked(self, _: str) -> bool:
@@ -166,7 +166,7 @@ class ResultWatch:
         return True
 
 
-def _behind(text: str, item: str) -> str:
+def _without_item(text: str, item: str) -> str:
     """Return a folded text without a leading entry and the punctuation after it."""
     own = fold(item).strip()
     rest = text.lstrip(_BEFORE)
@@ -174,5 +174,5 @@ def _behind(text: str, item: str) -> str:
 
 
 def _is_remark(text: str, item: str, known: str) -> bool:
-    behind = _behind(fold(text), item)
-    return any(behind.startswith(begin) and begin not in known for begin in echoes().remarks)
+    rest = _without_item(fold(text), item)
+    return any(rest.startswith(begin) and begin not in known for begin in echoes().remarks)

@@ -40,7 +40,7 @@ _OPERATION = re.compile(
 )
 _PROPERTY_OF = re.compile(rf"\b{spaced('property')}\W*$", re.IGNORECASE)
 _TEXTS = listed("texts")
-_EACH_BEHIND = re.compile(rf"\W*{spaced('each-behind')}(?!\w)", re.IGNORECASE)
+_EACH_AFTER = re.compile(rf"\W*{spaced('each-behind')}(?!\w)", re.IGNORECASE)
 _ASPECT = listed("aspect")
 _QUOTED = re.compile(r"\"[^\"\n]*\"|“[^“”\n]*”|\{\{(?:(?!\{\{|\}\}).)*\}\}|«[^«»\n]*»", re.DOTALL)
 _SENTENCES = re.compile(
@@ -131,7 +131,7 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
     number = len(listing.items)
     if len(around) > MOST_AROUND:
         yield NotSplit(f"the text around its list is longer than {MOST_AROUND:,} characters")
-    if not _tells(listing):
+    if not _applies_to_each(listing):
         yield NotSplit("nothing says that the same is to be done with each item", final=False)
     if marked(around):
         yield NotSplit("it contains more than one list", final=False)
@@ -146,12 +146,12 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
     if number > MOST_ITEMS:
         yield NotSplit(f"{number} items are more than {MOST_ITEMS}")
     if len(set(listing.items)) < number:
-        yield NotSplit("items stand in it more than once")
+        yield NotSplit("items occur in it more than once")
     if not _instruction(listing)[0]:
         yield NotSplit("it is a list without a task")
 
 
-def _tells(listing: Listing) -> bool:
+def _applies_to_each(listing: Listing) -> bool:
     """Return whether the words next to the list apply the task to each item."""
     introduction = _paragraph(listing.before)
     if listing.marks in ("separated", "quoted") or len(introduction) > LONG_INTRODUCTION:
@@ -166,7 +166,7 @@ def _tells(listing: Listing) -> bool:
     if len(listing.before) > LONG_INTRODUCTION and listing.after:
         return False
     return bool(
-        _EACH_BEHIND.match(listing.after)
+        _EACH_AFTER.match(listing.after)
         or _OPERATION.match(listing.after)
         or (not listing.before and _EACH.search(listing.after))
     )
@@ -334,7 +334,7 @@ _OTHER_TASK = re.compile(rf"(?:^|[.!?\n]\s{{0,20}}|\b{spaced('other-task-lead')}
 _LONGER = listed("longer")
 _LENGTH_UNIT = listed("length-unit")
 _LENGTH_BEFORE = re.compile(rf"(?:\b{spaced('length-before')}|[-–])\s*$", _FLAGS)
-_LENGTH_BEHIND = re.compile(rf"\s*{spaced('length-behind')}(?!\w)", _FLAGS)
+_LENGTH_AFTER = re.compile(rf"\s*{spaced('length-behind')}(?!\w)", _FLAGS)
 _LENGTH_OF = listed("length-of")
 
 
@@ -402,7 +402,7 @@ def _length_of_text(text: str, match: re.Match[str]) -> bool:
     if not _LENGTH_UNIT.fullmatch(match[0].split()[-1]):
         return False
     lead, rest = text[: match.start()], text[match.end() :]
-    return bool(_LENGTH_BEFORE.search(lead) or _LENGTH_BEHIND.match(rest) or _LENGTH_OF.search(lead))
+    return bool(_LENGTH_BEFORE.search(lead) or _LENGTH_AFTER.match(rest) or _LENGTH_OF.search(lead))
 
 
 def _kind(match: re.Match[str]) -> str:

@@ -46,7 +46,7 @@ class StreamFilter:
     def __init__(self, searches: Sequence[tuple[str, Search]], found: Callable[[str], bool]) -> None:
         self._searches = searches
         self._found = found
-        self._held: list[str] = []  # words, each with the gap after it
+        self._pending: list[str] = []  # words, each with the gap after it
         self._word = ""  # the incomplete word
         self._shown = 0  # characters of it
         self._lead = ""  # the line break before the next word, with the markup after it
@@ -85,14 +85,14 @@ class StreamFilter:
         if not self.ended:
             self._end_sentence(out)
         if not self.ended:
-            out += [*self._held, self._lead]
-            self._held.clear()
+            out += [*self._pending, self._lead]
+            self._pending.clear()
         return "".join(out)
 
     def _may_hold(self) -> bool:
         if self._shown:
             return False
-        if self._held or self._in_harm:
+        if self._pending or self._in_harm:
             return True
         fragment = self._word.casefold()
         return any(search.may_begin(fragment, start=self._start) for _, search in self._searches)
@@ -102,8 +102,8 @@ class StreamFilter:
         self._start = max(self._start, begins)
         at = 0 if self._lead else gap.find("\n") if "\n" in gap else len(gap)
         self._lead += "" if self._in_harm else gap[at:]
-        if self._held:
-            self._held[-1] += gap[:at]
+        if self._pending:
+            self._pending[-1] += gap[:at]
         elif not self._in_harm:
             out.append(gap[:at])
         if self._start and not self._end_announced:
@@ -117,7 +117,7 @@ class StreamFilter:
         if not self._word:
             return
         word, start = self._word.casefold(), self._start
-        self._held.append(self._lead + self._word[self._shown :])
+        self._pending.append(self._lead + self._word[self._shown :])
         self._lead, self._word, self._shown, self._start, self._end_announced = "", "", 0, 0, False
         self._judge([(name, search.word(word, start=start)) for name, search in self._searches], out)
 
@@ -125,11 +125,11 @@ class StreamFilter:
         harm = next((name for name, hold in harms if hold is None), None)
         self._in_harm = harm is not None
         if harm is not None:
-            self._held.clear()
+            self._pending.clear()
             self._lead = ""
             self.ended = self._found(harm)
             return
         hold = max((hold for _, hold in harms if hold), default=0)
-        if (free := len(self._held) - hold) > 0:
-            out += self._held[:free]
-            del self._held[:free]
+        if (free := len(self._pending) - hold) > 0:
+            out += self._pending[:free]
+            del self._pending[:free]

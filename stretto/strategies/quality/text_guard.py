@@ -73,8 +73,8 @@ class LoopAlarm:
 
     fault = ""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self._tell = tell
+    def __init__(self, warn: Callable[[], None]) -> None:
+        self._warn = warn
         self._screen = StreamFilter([(LOOP, LoopSearch())], self._found)
 
     def feed(self, text: str) -> str:
@@ -86,7 +86,7 @@ class LoopAlarm:
         return ""
 
     def _found(self, _: str) -> bool:
-        self._tell()
+        self._warn()
         return True
 
 
@@ -108,9 +108,9 @@ class LoopSearch:
     def __init__(self) -> None:
         self._runs: Counter[tuple[str, ...]] = Counter()
         self._last: deque[str] = deque(maxlen=RUN)
-        self._behind: dict[tuple[str, ...], list[str]] = {}  # seven words, and what followed them
+        self._followers: dict[tuple[str, ...], list[str]] = {}  # seven words, and what followed them
         self._region = 0  # words up to the last one, all within runs that came before
-        self._said: Counter[tuple[str, ...]] = Counter()
+        self._sentences: Counter[tuple[str, ...]] = Counter()
         self._by_first: dict[str, list[tuple[str, ...]]] = {}
         self._sentence: list[str] = []
         self._alike: list[tuple[str, ...]] = []  # earlier sentences that begin like this one
@@ -132,27 +132,27 @@ class LoopSearch:
             if self._runs[run] >= RUNS:
                 return None
             if self._runs[run] == 1:
-                self._behind.setdefault(run[:-1], []).append(word)
+                self._followers.setdefault(run[:-1], []).append(word)
             self._region = 0 if self._runs[run] == 1 else max(RUN, self._region + 1)
         return max(self._region, self._again + count if self._alike else 0)
 
     def sentence(self) -> int | None:
-        said, self._sentence, self._alike = tuple(self._sentence), [], []
-        if len(said) < SHORTEST:
+        sentence, self._sentence, self._alike = tuple(self._sentence), [], []
+        if len(sentence) < SHORTEST:
             return self._again
-        self._said[said] += 1
-        if self._said[said] == 1:
-            self._by_first.setdefault(said[0], []).append(said)
+        self._sentences[sentence] += 1
+        if self._sentences[sentence] == 1:
+            self._by_first.setdefault(sentence[0], []).append(sentence)
             self._again = 0
         else:
-            self._again += len(said)
-        return None if self._said[said] >= SENTENCES else self._again
+            self._again += len(sentence)
+        return None if self._sentences[sentence] >= SENTENCES else self._again
 
     def may_begin(self, fragment: str, *, start: int) -> bool:
         if start and any(first.startswith(fragment) for first in self._by_first):
             return True
         count, last = len(self._sentence), tuple(self._last)[1 - RUN :]
-        if any(each.startswith(fragment) for each in self._behind.get(last, ())):
+        if any(each.startswith(fragment) for each in self._followers.get(last, ())):
             return True
         return any(len(each) > count and each[count].startswith(fragment) for each in self._alike)
 

@@ -43,18 +43,18 @@ class Titles:
         return len(self.wrong) > 1 and len(self.wrong) * 3 >= len(self.good) + len(self.wrong)
 
     def _faults(self, title: str) -> Iterator[str]:
-        words, asked = words_of(title), words_of(self.question)
+        words, question = words_of(title), words_of(self.question)
         if is_placeholder(words):
-            yield "a placeholder stands in place of a title"
-        own = f" {' '.join(words)} " in f" {' '.join(asked)} "
+            yield "a title is only a placeholder"
+        own = f" {' '.join(words)} " in f" {' '.join(question)} "
         if not own and self.prompt.hold(words):
             yield "a title repeats words of the prompt"
         if refuses(title):
             yield "the model refused in place of a title"
         spaced = sum(len(word) > 1 for word in words)
         if spaced > SENTENCE or (spaced > ENDED and title.rstrip().endswith((".", "!"))):
-            yield "a sentence stands in place of a title"
-        if words == asked and len(words) > 2:
+            yield "a title is a whole sentence"
+        if words == question and len(words) > 2:
             yield "a title repeats the question"
         if words in map(words_of, self.good):
             yield "a title says the same as an earlier one"

@@ -64,9 +64,9 @@ def overlap(text: str, other: str, question: str = "") -> float:
 
     Runs of the question do not count: "To use less water at home, ..." can begin each point.
     """
-    asked, mine, theirs = (set(runs(words_of(each), _IN_A_ROW)) for each in (question, text, other))
-    least = min(len(mine - asked), len(theirs - asked))
-    return len((mine & theirs) - asked) / least if least >= SHORTEST - _IN_A_ROW + 1 else 0.0
+    of_question, mine, theirs = (set(runs(words_of(each), _IN_A_ROW)) for each in (question, text, other))
+    least = min(len(mine - of_question), len(theirs - of_question))
+    return len((mine & theirs) - of_question) / least if least >= SHORTEST - _IN_A_ROW + 1 else 0.0
 
 
 def _grams(text: str) -> Counter[tuple[str, ...]]:

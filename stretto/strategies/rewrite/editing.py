@@ -88,8 +88,8 @@ class Editing:
 
         def prompt(target: PromptTarget) -> ModelRequest:
             around = {"before": piece.before, "after": piece.after}
-            return self.whole.asked(
-                target, "rewrite_edits", schema=SCHEMA, faults="\n".join(failed), piece=piece.said, **around
+            return self.whole.model_request(
+                target, "rewrite_edits", schema=SCHEMA, faults="\n".join(failed), piece=piece.visible_text, **around
             )
 
         edited.tries.append(
@@ -97,10 +97,10 @@ class Editing:
                 BranchSpec(
                     id=f"edits-{number}",
                     kind="edits",
-                    title=title_from(piece.said),
+                    title=title_from(piece.visible_text),
                     label=f"The list of changes of piece {number}",
                     prompt=prompt,
-                    options=self.whole.options(len(piece.said) // 2 + 200, number),
+                    options=self.whole.options(len(piece.visible_text) // 2 + 200, number),
                     fallback_prompt=lambda target, received: None if received.strip() else prompt(target),
                     on_end=partial(self._ended, edited),
                 )
@@ -150,7 +150,7 @@ class Editing:
     def _note(self, edited: Sequence[Edited]) -> str:
         """Record how much such a change alters; return what was done, as a sentence."""
         made = [edit for each in edited if each.applied is not None for edit in each.applied.made]
-        anew = sum(len(each.piece.said) for each in edited if each.anew is not None)
+        anew = sum(len(each.piece.visible_text) for each in edited if each.anew is not None)
         changed = anew + sum(max(len(edit.old), len(edit.new)) for edit in made)
         self.runner.known.history.note_change(self.given.change, changed / max(1, len(self.given.text)))
         places = "place" if len(made) == 1 else "places"

@@ -76,13 +76,13 @@ def apply(
     for edit in dict.fromkeys(edits):
         old, new = _with_ends_of(source, edit)
         found = list(_places(source, old, allowed)) if old else []
-        said = f'"{old if len(old) <= SHOWN else old[:SHOWN] + "..."}"'
+        quoted = f'"{old if len(old) <= SHOWN else old[:SHOWN] + "..."}"'
         if not found:
-            failed.append(f"{said} does not stand in the piece")
+            failed.append(f"{quoted} does not stand in the piece")
         elif len(found) > 1 and not everywhere:
-            failed.append(f"{said} stands in the piece {len(found)} times; take in words around it")
+            failed.append(f"{quoted} stands in the piece {len(found)} times; take in words around it")
         elif any(start < end_ and start_ < start + len(old) for start in found for start_, end_, _ in places):
-            failed.append(f"{said} overlaps another change")
+            failed.append(f"{quoted} overlaps another change")
         else:
             places.extend((start, start + len(old), new) for start in found)
     parts: list[str] = []

@@ -94,7 +94,7 @@ class Entries(Piece):
     source: str
 
     @property
-    def said(self) -> str:
+    def visible_text(self) -> str:
         """Its texts as a reader sees them."""
         return "\n\n".join(entry.text for entry in self.entries)
 
@@ -176,10 +176,10 @@ def _grouped(text: str, found: list[Entry], form: Format, parts: int, least: int
         if length < (least if begin == 0 else size) and number < len(found):
             continue
         own = tuple(found[begin:number])
-        said = json.dumps({str(place): entry.text for place, entry in enumerate(own, start=1)}, ensure_ascii=False)
+        shown = json.dumps({str(place): entry.text for place, entry in enumerate(own, start=1)}, ensure_ascii=False)
         before = "\n".join(entry.text for entry in found[max(0, begin - SHOWN) : begin])
         after = "\n".join(entry.text for entry in found[number : number + SHOWN])
-        yield Entries(begin + 1, own[0].start, own[-1].end, said, before, after, own, form, text)
+        yield Entries(begin + 1, own[0].start, own[-1].end, shown, before, after, own, form, text)
         begin = number
 
 
@@ -242,9 +242,9 @@ class _Html(HTMLParser):
 
     def _break(self, at: int) -> None:
         if self._run is not None:
-            said = self._text[self._run : at]
-            start = self._run + len(said) - len(said.lstrip())
-            self._found.append(Entry(start, start + len(said.strip()), said.strip()))
+            run = self._text[self._run : at]
+            start = self._run + len(run) - len(run.lstrip())
+            self._found.append(Entry(start, start + len(run.strip()), run.strip()))
         self._run = None
 
 
@@ -289,15 +289,15 @@ def _messages(text: str, *, translates: bool) -> Iterator[Entry]:
     empty: list[bool] = []
     source = plural = ""
     for message in _MESSAGE.finditer(text):
-        key, said = message["key"], _unescaped(message["value"])
+        key, value = message["key"], _unescaped(message["value"])
         if key == "msgid":
-            source = plural = said
+            source = plural = value
         elif key == "msgid_plural":
-            plural = said
+            plural = value
         elif key.startswith("msgstr") and source:
-            of = (source if key in ("msgstr", "msgstr[0]") else plural) if translates else said
-            found.append(Entry(*message.span("value"), of, is_there=of == said))
-            empty.append(not said)
+            of = (source if key in ("msgstr", "msgstr[0]") else plural) if translates else value
+            found.append(Entry(*message.span("value"), of, is_there=of == value))
+            empty.append(not value)
     yield from compress(found, empty) if translates and any(empty) else found
 
 
@@ -309,7 +309,7 @@ def _unescaped(value: str) -> str:
 def _message(text: str, entry: Entry, *, newline: str) -> str:
     # gettext requires leading and trailing line ends to match those of the source
     inner = text.strip("\r\n")
-    before, after = ("\n" if said else "" for said in (entry.text.startswith("\n"), entry.text.endswith("\n")))
+    before, after = ("\n" if at_edge else "" for at_edge in (entry.text.startswith("\n"), entry.text.endswith("\n")))
     lines = [_escaped(line) for line in f"{before}{inner}{after}".splitlines(keepends=True)]
     return f'"{lines[0]}"' if len(lines) == 1 else newline.join(['""', *(f'"{line}"' for line in lines)])
 
@@ -325,8 +325,8 @@ def _strings(text: str) -> Iterator[Entry]:
     except (ValueError, RecursionError):
         return
     for found in _STRING.finditer(text):
-        if found["key"] is None and not _BARE.fullmatch(said := json.loads(found[0], strict=False)):
-            yield Entry(found.start(), found.end(), said)
+        if found["key"] is None and not _BARE.fullmatch(value := json.loads(found[0], strict=False)):
+            yield Entry(found.start(), found.end(), value)
 
 
 def _string(text: str, *, ascii_only: bool) -> str:

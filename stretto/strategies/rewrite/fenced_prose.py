@@ -68,20 +68,20 @@ def is_prose(info: str, content: str) -> bool:
     called = next(iter(info.lower().split()), "")
     if called not in _PLAIN:
         return False
-    said = _ADDRESS.sub("x", _LINK.sub(r"\1", _FENCED.sub("", content[:_JUDGED])))
-    said, holes = _HOLES.subn("x", said)
-    lines = [line.rstrip() for line in said.splitlines() if line.strip()]
+    text = _ADDRESS.sub("x", _LINK.sub(r"\1", _FENCED.sub("", content[:_JUDGED])))
+    text, holes = _HOLES.subn("x", text)
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     signed = [line for line in lines if _has_sign(line)]
-    words = said.split()
+    words = text.split()
     odd = [word for word in words if _ODD.search(word)]
     if len(signed) > _SIGNED * len(lines) or len(odd) > _ODD_WORDS * len(words):
         return False
-    if called not in _WRITTEN and _COMMENT.search(said):
+    if called not in _WRITTEN and _COMMENT.search(text):
         return False
-    count, ends = len(words_of(said)), len(_END.findall(said))
+    count, ends = len(words_of(text)), len(_END.findall(text))
     if called in _WRITTEN and not ends:  # a template of headings or points
         return count >= _FEW
-    if holes or called in _WRITTEN or _GREETS.match(said):
+    if holes or called in _WRITTEN or _GREETS.match(text):
         return count >= _FEW and ends * _SENTENCE >= count
     return count >= _SOME and ends > 1 and ends * _SENTENCE >= count
 

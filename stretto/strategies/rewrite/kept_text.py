@@ -30,7 +30,7 @@ _SIGNS: Mapping[str, str] = {
 }
 _ABBREVIATED = ("km", "cm", "mm", "m", "kg", "mg", "g", "h", "min")
 _UNITS = (*_SIGNS, *_ABBREVIATED)
-_BEHIND = re.compile(
+_UNIT_AFTER = re.compile(
     rf"(?:{_BLANK}|[-‑])?(?:"
     + "|".join(f"((?i:{each}))" for each in _SIGNS.values())
     + "".join(rf"|({each})(?![^\W{EAST}]|[/²³$€£])" for each in _ABBREVIATED)
@@ -89,8 +89,8 @@ def _unit(text: str, start: int, end: int) -> str | None:
     """Return the unit of the number in this range, if it is a known one."""
     if (before := _BEFORE.search(text, max(0, start - 8), start)) and before.lastgroup:
         return _NAMED_UNIT[before.lastgroup]
-    behind = _BEHIND.match(text, end)
-    return _UNITS[behind.lastindex - 1] if behind and behind.lastindex else None
+    after = _UNIT_AFTER.match(text, end)
+    return _UNITS[after.lastindex - 1] if after and after.lastindex else None
 
 
 def _is_lost(unit: str, text: str, start: int, end: int) -> bool:
@@ -135,7 +135,7 @@ _KEPT: Mapping[Change, tuple[str, ...]] = {
     "change": ("headings", "list items", "table rows", "code fences", "links", "placeholders"),
     "insert": _ALL[1:],
 }
-_TOLD: Form = {
+_MENTIONED: Form = {
     "links": re.compile(r"\b(?:hyper)?links?\b|\burls?\b|verweise|liens?\b|enlaces?\b|hipervínculos", re.IGNORECASE),
     "headings": re.compile(r"head(?:ing|line)s?\b|überschrift|titre|títulos?\b|encabezado", re.IGNORECASE),
 }
@@ -165,8 +165,8 @@ def lost(
     ``tags``: it is a text within a file, which must have exactly the tags of its source. ``brackets``: it may be a
     template, in which "[Name]" is a placeholder.
     """
-    told = {name for name, words in _TOLD.items() if change == "change" and words.search(task)}
-    found = list(_lost(source, result, [name for name in _KEPT[change] if name not in told]))
+    mentioned = {name for name, words in _MENTIONED.items() if change == "change" and words.search(task)}
+    found = list(_lost(source, result, [name for name in _KEPT[change] if name not in mentioned]))
     if brackets and "placeholders" in _KEPT[change]:
         found += _missing("placeholders", _BRACKETS, source, result)
     if "numbers" in _KEPT[change]:
@@ -198,8 +198,8 @@ def _lost(source: str, result: str, kept: Sequence[str]) -> Iterator[str]:
 
 
 def _missing(name: str, pattern: re.Pattern[str], source: str, result: str) -> Iterator[str]:
-    if gone := _of(pattern, name, source) - _of(pattern, name, result):
-        shown = ", ".join(list(gone)[:_NAMED]) + (", ..." if len(gone) > _NAMED else "")
+    if missing := _of(pattern, name, source) - _of(pattern, name, result):
+        shown = ", ".join(list(missing)[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
         yield f"{name} are missing: {shown}"
 
 

@@ -32,7 +32,7 @@ class Lengths:
     measure: Measure = "share"
 
     @classmethod
-    def asked(cls, task: str, text: str) -> Lengths:
+    def from_task(cls, task: str, text: str) -> Lengths:
         """Return the length that a task asks for: a share, or a total that is divided among pieces by their length."""
         if (found := length_asked(task)) is None:
             return cls()
@@ -42,7 +42,7 @@ class Lengths:
         share = length / max(1, _measured(text, measure))
         return cls() if share > SHORTER else cls(share, round(length), measure)  # perhaps it states the present length
 
-    def told(self, source: str) -> str:
+    def instruction(self, source: str) -> str:
         """Return the sentence that asks for a piece's length; empty if the task names none or the piece is short."""
         if (words := self._words(source)) is None:
             return ""
@@ -59,12 +59,12 @@ class Lengths:
         """Return how far the whole text is from the requested length, as a warning; empty if it is close."""
         if self.share is None:
             return ""
-        asked = self.total or round(self.share * _measured(source, self.measure))
+        wanted = self.total or round(self.share * _measured(source, self.measure))
         written = _measured(result, self.measure)
-        if abs(written - asked) <= max(FAR * asked, _LEAST_OVER):
+        if abs(written - wanted) <= max(FAR * wanted, _LEAST_OVER):
             return ""
         unit = "characters" if self.measure == "characters" else _unit(source)
-        return f"The text has {written:,} {unit} where about {asked:,} were asked for."
+        return f"The text has {written:,} {unit} where about {wanted:,} were asked for."
 
     def _words(self, source: str) -> int | None:
         """Return the number of words that a piece should have."""

@@ -22,23 +22,23 @@ class Result:
 
     def __init__(self, source: str, fence: str) -> None:
         self._source, self._fence = source, fence
-        self._held = ""
+        self._buffer = ""
         self._begun = self._announced = self._wrapped = self._ended = False
 
     def feed(self, text: str) -> str:
         if self._ended:
             return ""
-        self._held += text
+        self._buffer += text
         while not self._begun:
-            self._held = self._held.lstrip()
-            if len(self._held) < _HEAD and self._may_be_none():
+            self._buffer = self._buffer.lstrip()
+            if len(self._buffer) < _HEAD and self._may_be_none():
                 return ""
             self._begin()
         return self._pass_on()
 
     def finish(self) -> str:
         while not self._begun:
-            self._held = self._held.lstrip()
+            self._buffer = self._buffer.lstrip()
             self._begin()
         return self._pass_on(last=True)
 
@@ -46,41 +46,41 @@ class Result:
         return self.feed(text) + self.finish()
 
     def _may_be_none(self) -> bool:
-        head = fold(self._held)
-        if not head or self._held.startswith(("`", "=")):
-            return "\n" not in self._held
+        head = fold(self._buffer)
+        if not head or self._buffer.startswith(("`", "=")):
+            return "\n" not in self._buffer
         announced = any(head.startswith(each) or each.startswith(head) for each in echoes().announces)
-        return announced and "\n\n" not in self._held
+        return announced and "\n\n" not in self._buffer
 
     def _begin(self) -> None:
         """Drop an announcement or our own mark, after which another can follow; else the text has begun."""
-        if self._held.startswith(self._fence):
-            self._held = self._held.partition("\n")[2]
+        if self._buffer.startswith(self._fence):
+            self._buffer = self._buffer.partition("\n")[2]
             return
-        head, own = fold(self._held[:_HEAD]), fold(self._source[:_HEAD])
-        colon = _COLON.search(self._held, 0, _HEAD)
-        said = any(head.startswith(each) and not own.startswith(each) for each in echoes().announces)
-        if said and colon and "\n" in colon[0] and not self._announced:
-            self._held, self._announced = self._held[colon.end() :], True
+        head, own = fold(self._buffer[:_HEAD]), fold(self._source[:_HEAD])
+        colon = _COLON.search(self._buffer, 0, _HEAD)
+        announced = any(head.startswith(each) and not own.startswith(each) for each in echoes().announces)
+        if announced and colon and "\n" in colon[0] and not self._announced:
+            self._buffer, self._announced = self._buffer[colon.end() :], True
             return
         self._begun = True
-        found = _WRAPPED.match(self._held)
+        found = _WRAPPED.match(self._buffer)
         if found and not self._source.startswith(("```", "~~~")):
-            self._held, self._wrapped = self._held[found.end() :], True
+            self._buffer, self._wrapped = self._buffer[found.end() :], True
 
     def _pass_on(self, *, last: bool = False) -> str:
         """Pass on what is certainly text: no trailing whitespace, none of our marks, no closing fence."""
-        ends = [at for mark in self._marks() if (at := self._held.find(f"\n{mark}")) >= 0]
+        ends = [at for mark in self._marks() if (at := self._buffer.find(f"\n{mark}")) >= 0]
         if ends:
-            self._held, self._ended, last = self._held[: min(ends)], True, True
+            self._buffer, self._ended, last = self._buffer[: min(ends)], True, True
         if last:
-            text, self._held = self._held.rstrip(), ""
+            text, self._buffer = self._buffer.rstrip(), ""
             return text
         # A mark can begin in the last line.
-        line = self._held.rfind("\n")
-        may_be = any(mark.startswith(self._held[line + 1 :]) for mark in self._marks())
-        text = (self._held[: max(0, line)] if may_be else self._held).rstrip()
-        self._held = self._held[len(text) :]
+        line = self._buffer.rfind("\n")
+        may_be = any(mark.startswith(self._buffer[line + 1 :]) for mark in self._marks())
+        text = (self._buffer[: max(0, line)] if may_be else self._buffer).rstrip()
+        self._buffer = self._buffer[len(text) :]
         return text
 
     def _marks(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from stretto.language.echoes import may_refuse, refuses
 from stretto.router.given import EDITED, Given
 from stretto.router.parse import parse_of
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.direct import Direct, asked
+from stretto.strategies.direct import Direct, template_messages
 from stretto.strategies.rewrite.entries import Entries, entry_pieces
 from stretto.strategies.rewrite.fenced_prose import are_changed
 from stretto.strategies.rewrite.kept_text import RUNS, STUB, lost, relaid
@@ -25,7 +25,7 @@ from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST, Pi
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.fencing import fence_for, unfenced
-from stretto.strategies.runtime.parts import ROOM, THINKING, notes_for, part_options, tell_limits, title_from
+from stretto.strategies.runtime.parts import ROOM, THINKING, notes_for, part_options, title_from, warn_of_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.strategy_options import options_of
 from stretto.values.answer import REFUSALS, Branch
@@ -51,7 +51,7 @@ async def write_rewritten(request: Request, route: Route, runner: Runner) -> Str
         why = "no text to be changed was found" if given is None else given.why
         runner.warn(f"Answered in one piece instead of piece by piece: {why}.", "strategy")
         return await Direct().run(request, route, runner)
-    tell_limits(request, runner)
+    warn_of_limits(request, runner)
     whole = Rewriting(request, runner, given)
     if whole.by_edits:
         from stretto.strategies.rewrite.editing import Editing  # noqa: PLC0415 - it builds on this module
@@ -61,7 +61,7 @@ async def write_rewritten(request: Request, route: Route, runner: Runner) -> Str
     else:
         result = await whole.run()
     if result is not None:
-        whole.tell_length(result)
+        whole.warn_of_length(result)
         return result
     for running in runner.branches:
         running.drop("the whole is asked for at once")
@@ -112,7 +112,9 @@ class Rewriting:
         self.task = given.task or "Do what the system message tells, to this text."
         order = given.task or request.system
         self.in_fences = are_changed(given.change, order)
-        self.lengths = Lengths.asked(order, self._said(given.text)) if given.change == "shorten" else Lengths()
+        self.lengths = (
+            Lengths.from_task(order, self._visible_text(given.text)) if given.change == "shorten" else Lengths()
+        )
         self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
 
@@ -150,17 +152,17 @@ class Rewriting:
                 merge.add(await self.settled(part))
         merge.add(text[end:] + self.given.tail)
         await merge.finish()
-        self._tell(parts)
+        self._warn_of_terms(parts)
         return StrategyResult(ends_as="refusal" if self.refused else None, by_itself=True)
 
     async def _begun(self, part: RewritePart) -> None:
         """Wait until a running piece begins in a way that no refusal does; from then on it is streamed."""
-        running, said = part.tries[0], ""
-        while running.branch is None and may_refuse(said):
-            if refuses(said) or running.heard.refused:
+        running, text = part.tries[0], ""
+        while running.branch is None and may_refuse(text):
+            if refuses(text) or running.metadata.refused:
                 return
-            await running.reached(len(said) + 1)
-            said = running.text
+            await running.reached(len(text) + 1)
+            text = running.text
         if running.branch is None:
             part.live, running.withheld = True, False
 
@@ -181,7 +183,7 @@ class Rewriting:
                 id="terms",
                 kind="terms",
                 label="The list of terms",
-                prompt=lambda target: self.asked(target, "rewrite_terms", text=text),
+                prompt=lambda target: self.model_request(target, "rewrite_terms", text=text),
                 options=self.options(TERMS_TOKENS),
                 allow_refusal=True,
                 allow_empty=True,
@@ -192,18 +194,18 @@ class Rewriting:
     def start(self, part: RewritePart, waits: Sequence[RunningBranch] = (), lacks: Sequence[str] = ()) -> None:
         """Start a call that writes a piece; ``lacks`` lists what the previous call lost."""
         piece = part.piece
-        title = title_from(piece.said)
+        title = title_from(piece.visible_text)
 
         def prompt(target: PromptTarget) -> ModelRequest:
             schema = piece.schema if isinstance(piece, Entries) else None
-            return self.asked(
+            return self.model_request(
                 target,
                 "rewrite_piece" if schema is None else "rewrite_entries",
                 schema=schema,
                 piece=piece.text,
                 before=piece.before,
                 after=piece.after,
-                length=self.lengths.told(piece.said) if piece.indent is None else _IN_A_FENCE,
+                length=self.lengths.instruction(piece.visible_text) if piece.indent is None else _IN_A_FENCE,
                 faults="\n".join(lacks),
             )
 
@@ -227,9 +229,11 @@ class Rewriting:
         self, part: RewritePart, target: PromptTarget, prompt: ModelRequest, received: str
     ) -> ModelRequest | None:
         if not received.strip():  # after a text that was shown and then refused, nothing is rewritten
-            return None if part.live and part.tries[0].seen else prompt
+            return None if part.live and part.tries[0].was_read else prompt
         question = prompt.messages[-1].content
-        return ModelRequest(asked(self.request, target, "continue", question=question, received=received, documents=""))
+        return ModelRequest(
+            template_messages(self.request, target, "continue", question=question, received=received, documents="")
+        )
 
     def _ended(self, part: RewritePart, running: RunningBranch) -> None:
         """Check a finished piece, and have it rewritten once if it lost something."""
@@ -253,12 +257,12 @@ class Rewriting:
             result = self.runner.leaks.clean(laid)
             kept = lost(piece.text, result, change, self.task, brackets=piece.indent is not None)
             return result, [*kept, *self.shared.missed(piece.text, result), *self.lengths.missed(piece.text, result)]
-        said = read_object(written)
+        texts_written = read_object(written)
         texts: list[str | None] = []
         faults: list[str] = []
         unwritten = self._hidden()
         for number, entry in enumerate(piece.entries, start=1):
-            text = said.get(str(number))
+            text = texts_written.get(str(number))
             if not (isinstance(text, str) and text.strip()):
                 texts.append(unwritten)
                 faults.append(f"text {number} is missing")
@@ -266,7 +270,7 @@ class Rewriting:
             lacks = [*lost(entry.text, text, change, self.task, tags=True), *self.shared.missed(entry.text, text)]
             texts.append(text.strip() if {STUB, RUNS}.isdisjoint(lacks) else unwritten)
             faults += [f"text {number}: {each}" for each in lacks]
-        faults += self.lengths.missed(piece.said, "\n\n".join(filter(None, texts)))
+        faults += self.lengths.missed(piece.visible_text, "\n\n".join(filter(None, texts)))
         return piece.filled(texts) if any(each != unwritten for each in texts) else "", faults
 
     async def settled(self, part: RewritePart) -> str:
@@ -278,7 +282,7 @@ class Rewriting:
         for place, running in enumerate(part.tries):
             if place != best:
                 running.drop("another try of the piece lost less")
-        self._tell_faults(part, best)
+        self._warn_of_faults(part, best)
         return part.results[best]
 
     def _rest(self, part: RewritePart, branch: Branch) -> str:
@@ -287,7 +291,7 @@ class Rewriting:
         if running.finish_reason == "refusal":
             return ""
         if running.exception is None:
-            self._tell_faults(part, 0)
+            self._warn_of_faults(part, 0)
         return notes_for(self.request).ending(branch)
 
     def _missing(self, part: RewritePart) -> str:
@@ -301,7 +305,7 @@ class Rewriting:
             running.use = "lacking"
         self.refused = self.refused or any(refuses(each.text) for each in part.tries)
         note = self._hidden()
-        done = "stands as it was" if note is None else "is left out"
+        done = "is left as it was" if note is None else "is left out"
         running.reported = True
         self.runner.warn(f"{running.spec.label} {done}: {wrong}", "part_missing", part=running.spec.id)
         return self.given.text[part.piece.start : part.piece.end] if note is None else note
@@ -313,14 +317,14 @@ class Rewriting:
         missing = notes_for(self.request).missing
         return f"[{missing}]" if missing else ""
 
-    def _tell_faults(self, part: RewritePart, place: int) -> None:
+    def _warn_of_faults(self, part: RewritePart, place: int) -> None:
         running, faults = part.tries[place], part.faults[place]
         if faults and CUT not in faults:  # a truncation has another warning
             self.runner.warn(
                 f"{running.spec.label} is not as it should be: {'; '.join(faults)}.", "kept", part=running.spec.id
             )
 
-    def _tell(self, parts: Sequence[RewritePart]) -> None:
+    def _warn_of_terms(self, parts: Sequence[RewritePart]) -> None:
         """Warn of terms that are rendered inconsistently, and record how much such a change alters."""
         written = [(part.piece.text, part.results[part.best]) for part in parts if part.usable]
         if written and self.given.change in EDITED:
@@ -332,18 +336,18 @@ class Rewriting:
                 f"Not rendered alike in all pieces: {named}. Give them in terms of strategy_options.", "kept"
             )
 
-    def tell_length(self, result: StrategyResult) -> None:
+    def warn_of_length(self, result: StrategyResult) -> None:
         """Warn if the length of the whole text is far from the requested one."""
         if result.ends_as is None and self.lengths.share is not None:
             written = self.runner.merge.text.removeprefix(self.given.lead).removesuffix(self.given.tail)
-            if wrong := self.lengths.missed_by(self._said(self.given.text), self._said(written)):
+            if wrong := self.lengths.missed_by(self._visible_text(self.given.text), self._visible_text(written)):
                 self.runner.warn(wrong, "kept")
 
-    def _said(self, text: str) -> str:
+    def _visible_text(self, text: str) -> str:
         """Return a text as a reader sees it; for a file, without its markup."""
         if not self.entries:
             return text
-        return "\n\n".join(piece.said for piece in entry_pieces(replace(self.given, text=text), 1))
+        return "\n\n".join(piece.visible_text for piece in entry_pieces(replace(self.given, text=text), 1))
 
     def _result(self, piece: Piece) -> Result:
         return Result(piece.text, self.fence)
@@ -351,7 +355,7 @@ class Rewriting:
     def options(self, room: int, number: int = 0) -> GenerationOptions:
         return part_options(self.request, min(room, self.request.part_tokens or room) + self.thinking, number)
 
-    def asked(
+    def model_request(
         self,
         target: PromptTarget,
         template: str,
@@ -361,10 +365,10 @@ class Rewriting:
         **values: str,
     ) -> ModelRequest:
         """Return the prompt of a call; all prompts begin alike, and notes on the text are fenced as data like it."""
-        told = {"terms": self.shared.told, "faults": faults}
-        about = [f"{self.fence} {name}\n{unfenced(text, self.fence)}\n" for name, text in told.items() if text]
+        notes = {"terms": self.shared.as_text, "faults": faults}
+        about = [f"{self.fence} {name}\n{unfenced(text, self.fence)}\n" for name, text in notes.items() if text]
         own = {"task": self.task, "told": "".join(about), "fence": self.fence, "documents": ""}
-        messages = asked(self.request, target, template, **(own | values))
+        messages = template_messages(self.request, target, template, **(own | values))
         shared = messages[-1].content.find(self.task) + len(self.task)  # the first piece has no terms
         draft = "" if schema is not None else values.get("piece", "")
         return ModelRequest(

@@ -41,16 +41,16 @@ class Shared:
 
     def take(self, text: str, source: str) -> None:
         """Take what a call agreed on: terms that occur in the source, except those given by the caller."""
-        said = read_object(text)
-        terms = said.get("terms")
+        found = read_object(text)
+        terms = found.get("terms")
         for term, becomes in terms.items() if isinstance(terms, dict) else ():
             if len(self.agreed) < MOST_TERMS and term not in self.given and term in source and _is_term(becomes):
                 self.agreed[term] = _plain(becomes)
-        named = {name: " ".join(how.split()) for name in _VOICE if isinstance(how := said.get(name), str)}
+        named = {name: " ".join(how.split()) for name in _VOICE if isinstance(how := found.get(name), str)}
         self.voice = "\n".join(f"{name.capitalize()}: {how[: 4 * _LONGEST]}" for name, how in named.items() if how)
 
     @property
-    def told(self) -> str:
+    def as_text(self) -> str:
         """Terms and voice as text, which prompts fence because a model took it from the source; may be empty."""
         terms = "\n".join(f"- {term}: {becomes}" for term, becomes in (self.agreed | {**self.given}).items())
         return "\n".join(filter(None, (terms, self.voice)))
@@ -60,7 +60,7 @@ class Shared:
         return [
             f'"{term}" is to be rendered as "{becomes}"'
             for term, becomes in self.given.items()
-            if _stands(source, term) and not _rendered(result, becomes)
+            if _occurs(source, term) and not _rendered(result, becomes)
         ]
 
     def counted(self, pieces: Iterable[tuple[str, str]]) -> tuple[Counter[str], Counter[str]]:
@@ -68,7 +68,7 @@ class Shared:
         right, wrong = Counter[str](), Counter[str]()
         for source, result in pieces:
             for term, becomes in (self.agreed | {**self.given}).items():
-                if _stands(source, term):
+                if _occurs(source, term):
                     (right if _rendered(result, becomes) else wrong)[term] += 1
         return right, wrong
 
@@ -96,7 +96,7 @@ def _is_term(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value.strip()) <= _LONGEST
 
 
-def _stands(text: str, term: str) -> bool:
+def _occurs(text: str, term: str) -> bool:
     """Return whether a source contains a term: its words in sequence, the last with an ending unless it is short."""
     if not any(map(str.isupper, term.upper())):  # scripts without spaces between words
         return _folded(term) in _folded(text)

@@ -71,7 +71,7 @@ class Piece:
     indent: str | None = field(default=None, kw_only=True)
 
     @property
-    def said(self) -> str:
+    def visible_text(self) -> str:
         """The text as a reader sees it."""
         return self.text
 
@@ -193,9 +193,11 @@ def _blocks(text: str, whole: Span, nested: int) -> Iterator[Span]:
         elif token.level == 0 and token.type == "fence":
             yield from fences[0].prose(text, nested)
         elif token.level == 0:
-            said = text[start:end].strip()
-            code = token.type == "code_block" and _CODE.search(said)
-            hidden = token.type == "html_block" and (_HIDDEN.match(said) or not _LETTER.search(_TAG.sub("", said)))
+            content = text[start:end].strip()
+            code = token.type == "code_block" and _CODE.search(content)
+            hidden = token.type == "html_block" and (
+                _HIDDEN.match(content) or not _LETTER.search(_TAG.sub("", content))
+            )
             if not code and not hidden:
                 yield from _with_letters(text, start, end)
 
@@ -217,26 +219,26 @@ class _Fence(NamedTuple):
 
     @classmethod
     def of(cls, text: str, token: Token, lines: Sequence[int]) -> _Fence:
-        opening, behind = token.map or (0, 0)
-        start, first, end = (lines[min(line, len(lines) - 1)] for line in (opening, opening + 1, behind))
-        mark = text[lines[behind - 1] : end].strip(" \t>\r\n")
-        closed = behind - 1 > opening and len(mark) >= len(token.markup) and not mark.strip(token.markup[0])
-        return cls(start, first, lines[behind - 1] if closed else end, end, token)
+        opening, last = token.map or (0, 0)
+        start, first, end = (lines[min(line, len(lines) - 1)] for line in (opening, opening + 1, last))
+        mark = text[lines[last - 1] : end].strip(" \t>\r\n")
+        closed = last - 1 > opening and len(mark) >= len(token.markup) and not mark.strip(token.markup[0])
+        return cls(start, first, lines[last - 1] if closed else end, end, token)
 
     def prose(self, text: str, nested: int) -> Iterator[Span]:
         """Yield the ranges of its prose, if it contains any."""
-        opening, said = text[self.start : self.first], text[self.first : self.last]
+        opening, content = text[self.start : self.first], text[self.first : self.last]
         if (
             nested == 0
             or ">" in opening.partition(self.token.markup)[0]
             or not is_prose(self.token.info, self.token.content)
         ):
             return
-        blanks = [line[: len(line) - len(line.lstrip())] for line in said.splitlines() if line.strip()]
+        blanks = [line[: len(line) - len(line.lstrip())] for line in content.splitlines() if line.strip()]
         indent = min(blanks, key=len)
         inside = Span(self.first, self.last)
         called = self.token.info.lower().split()
-        if _MARK.search(said) or called[:1] in (["markdown"], ["md"]):
+        if _MARK.search(content) or called[:1] in (["markdown"], ["md"]):
             found = () if indent else _blocks(text, inside, nested - 1)
         else:
             found = _paragraphs(text, inside)

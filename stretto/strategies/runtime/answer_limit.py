@@ -33,7 +33,7 @@ class AnswerLimit:
     def __init__(self, most: int | None) -> None:
         self._most = most
         self._parts: list[RunningBranch] = []
-        self._held: dict[RunningBranch, int] = {}
+        self._reserved: dict[RunningBranch, int] = {}
         self._changed = anyio.Event()
 
     @asynccontextmanager
@@ -49,21 +49,21 @@ class AnswerLimit:
         if part not in self._parts:
             self._parts.append(part)
         room = await self._wait(part, min(wanted or self._most, self._most))
-        self._held[part] = room
+        self._reserved[part] = room
         try:
             yield room
         finally:
-            del self._held[part]
+            del self._reserved[part]
             self._changed.set()
 
     async def _wait(self, part: RunningBranch, wanted: int) -> int:
         while True:
             others = [each for each in self._parts if _same_answer(each, part) and not each.discarded]
-            held = sum(self._held.get(each, 0) for each in others)
-            left = (self._most or 0) - held - sum(_written(each) for each in others)
+            reserved = sum(self._reserved.get(each, 0) for each in others)
+            left = (self._most or 0) - reserved - sum(_written(each) for each in others)
             if left >= wanted:
                 return wanted
-            if not held:
+            if not reserved:
                 break
             if self._changed.is_set():  # another waiting part may have replaced it
                 self._changed = anyio.Event()

@@ -26,7 +26,7 @@ from stretto.values.events import AnswerFinished, RouteChosen
 from stretto.values.request import Message, Request
 from stretto.values.route import Route
 
-_MOST_TOLD = 5  # warnings in an error
+_MOST_WARNINGS = 5  # warnings in an error
 
 
 def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -> None:
@@ -68,12 +68,12 @@ async def answer(
     with (watchers or Watchers()).watching(), answering(backend, request, planned) as share:
         await emit(RouteChosen(route=route))
         check_needs(request, backend)
-        asked, left_out = _as_far_as_taken(request, route, backend)
+        accepted, left_out = _as_far_as_taken(request, route, backend)
         made = partial(
             Runner,
             backend=backend,
             emit=emit,
-            request=asked,
+            request=accepted,
             templates=templates,
             began=began,
             prompt_family=prompt_family,
@@ -82,18 +82,21 @@ async def answer(
         )
         async with open_runner(made) as runner:
             runner.backends = backends or {route.role: backend}
-            if asked.budget.max_cost is not None:
+            if accepted.budget.max_cost is not None:
                 runner.ledger.spent = lambda: _spent(prices, backend, runner)
                 runner.ledger.price_known = lambda model: _price(prices, model, [Usage()]) is not None
-            runner.leaks.users = (*(each.content for each in asked.messages), *(each.text for each in asked.documents))
-            runner.send_along(asked.accompanying)
+            runner.leaks.users = (
+                *(each.content for each in accepted.messages),
+                *(each.text for each in accepted.documents),
+            )
+            runner.send_along(accepted.accompanying)
             for warning in left_out:
                 runner.warn(warning)
-            told = await runner.complete(strategy.run(asked, route, runner))
-            if route.shape is not None and _length_is_free(asked, route):
+            strategy_result = await runner.complete(strategy.run(accepted, route, runner))
+            if route.shape is not None and _length_is_free(accepted, route):
                 runner.known.note_lengths(route.shape, runner.branches)
-            runner.known.note_record(asked, runner.branches)
-            result = _assemble(asked, route, runner, told, _cost(prices, backend, runner))
+            runner.known.note_record(accepted, runner.branches)
+            result = _assemble(accepted, route, runner, strategy_result, _cost(prices, backend, runner))
         await emit(AnswerFinished(answer=result))
         return result
 
@@ -102,11 +105,11 @@ def _as_far_as_taken(request: Request, route: Route, backend: Backend) -> tuple[
     """Return the request without what the backend does not accept, and a warning for each item left out or unread."""
     able, options, unread, name = backend.capabilities, request.options, list[AnswerWarning](), backend.name
     if route.decoding is None and options.decoding is not None:
-        said = f"decoding={safe_repr(options.decoding)} was left out: {name} has no decoding methods to choose from."
-        unread.append(AnswerWarning(said, "option"))
+        text = f"decoding={safe_repr(options.decoding)} was left out: {name} has no decoding methods to choose from."
+        unread.append(AnswerWarning(text, "option"))
     if options.adapter is not None and not able.adapters:
-        said = f"adapter={safe_repr(options.adapter)} was left out: {name} has no adapters."
-        unread.append(AnswerWarning(said, "option"))
+        text = f"adapter={safe_repr(options.adapter)} was left out: {name} has no adapters."
+        unread.append(AnswerWarning(text, "option"))
     alone = bool(request.history) and not able.reads_history
     messages = _alone(request) if alone else request.messages
     if not able.names and any(each.name for each in messages if each.role != "tool"):
@@ -114,10 +117,10 @@ def _as_far_as_taken(request: Request, route: Route, backend: Backend) -> tuple[
     unread += [AnswerWarning(note, "unread") for note in request.unread]
     for document in request.documents:
         title = safe_repr(document.title or document.source)
-        unread += [AnswerWarning(f"Of {title}, {said}", "unread") for said in document.warnings]
+        unread += [AnswerWarning(f"Of {title}, {text}", "unread") for text in document.warnings]
     if alone:
-        said = f"The turns before the question were left out: {name} reads single questions."
-        unread.append(AnswerWarning(said, "unread"))
+        text = f"The turns before the question were left out: {name} reads single questions."
+        unread.append(AnswerWarning(text, "unread"))
     taken = {"decoding": route.decoding, "adapter": options.adapter if able.adapters else None}
     return request.model_copy(update={"options": options.model_copy(update=taken), "messages": messages}), unread
 
@@ -136,25 +139,27 @@ def _alone(request: Request) -> tuple[Message, ...]:
     return (*system, Message(role="user", content=request.question), *begun)
 
 
-def _assemble(request: Request, route: Route, runner: Runner, told: StrategyResult, cost: Cost | None) -> Answer:
+def _assemble(
+    request: Request, route: Route, runner: Runner, strategy_result: StrategyResult, cost: Cost | None
+) -> Answer:
     """Assemble the answer. Raises if nothing was written, or if parts are missing that must not be."""
     total_s = runner.now_s()
     visible = [running for running in runner.branches if running.counts]
     logprobs = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
-    _check_written(runner, told, visible)
+    _check_written(runner, strategy_result, visible)
     for warning in (*shortfalls((each for each in visible if not each.reported), request), *runner.fallback.warnings()):
         runner.warn_once(warning)
     if request.options.logprobs is not None and not logprobs:
         runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} returned none.", "option")
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     decoding = [branch.decoding for branch in branches if branch.decoding is not None]
-    if told.reason:
-        route = route.model_copy(update={"reason": f"{route.reason} {told.reason}"})
+    if strategy_result.reason:
+        route = route.model_copy(update={"reason": f"{route.reason} {strategy_result.reason}"})
     result = Answer(
         text=runner.merge.text,
         route=route.settled(),  # a stored answer must not keep a model alive
-        strategy=told.strategy or route.strategy,
-        parsed=told.parsed,
+        strategy=strategy_result.strategy or route.strategy,
+        parsed=strategy_result.parsed,
         branches=branches,
         usage=sum((branch.usage for branch in branches), Usage()),
         cost=cost,
@@ -164,33 +169,35 @@ def _assemble(request: Request, route: Route, runner: Runner, told: StrategyResu
             first_text_s=runner.merge.first_s, total_s=total_s, critical_path_s=_critical_path_s(branches)
         ),
         warnings=tuple(runner.warnings),
-        citations=told.citations,
-        passages=told.passages,
-        finish_reason=_finish_reason(visible, "deadline" if runner.overran else told.ends_as),
-        tool_calls=told.tool_calls,
-        tool_turns=told.turns,
-        thoughts=told.thoughts,
-        extra=told.extra,
-        choices=told.choices,
-        agreement=told.agreement,
+        citations=strategy_result.citations,
+        passages=strategy_result.passages,
+        finish_reason=_finish_reason(visible, "deadline" if runner.overran else strategy_result.ends_as),
+        tool_calls=strategy_result.tool_calls,
+        tool_turns=strategy_result.turns,
+        thoughts=strategy_result.thoughts,
+        extra=strategy_result.extra,
+        choices=strategy_result.choices,
+        agreement=strategy_result.agreement,
     )
     missing = sum(running.exception is not None or running.use == "lacking" for running in visible)
     if missing and request.on_missing == "raise":
-        said = " ".join(result.warnings[:_MOST_TOLD])
-        if len(result.warnings) > _MOST_TOLD:
-            said += f" The others of {len(result.warnings)} warnings are in the answer of this error."
-        raise IncompleteAnswerError(f"The answer lacks {missing} of {len(visible)} parts. {said}", answer=result)
+        warnings = " ".join(result.warnings[:_MOST_WARNINGS])
+        if len(result.warnings) > _MOST_WARNINGS:
+            warnings += f" The others of {len(result.warnings)} warnings are in the answer of this error."
+        raise IncompleteAnswerError(f"The answer lacks {missing} of {len(visible)} parts. {warnings}", answer=result)
     return result
 
 
-def _check_written(runner: Runner, told: StrategyResult, visible: Sequence[RunningBranch]) -> None:
+def _check_written(runner: Runner, strategy_result: StrategyResult, visible: Sequence[RunningBranch]) -> None:
     """Raise the reason if there is no answer; warn if the deadline left only the beginning of one."""
     failures = [running.exception for running in visible if running.exception is not None]
     only_cut = all(running.finish_reason == "length" for running in visible if running.exception is not None)
-    if failures and not (told.by_itself or only_cut or any(running.in_answer for running in runner.branches)):
+    if failures and not (
+        strategy_result.by_itself or only_cut or any(running.in_answer for running in runner.branches)
+    ):
         raise failures[0]  # all failed, usually for the same reason
     if runner.overran:
-        if not (runner.merge.text.strip() or told.tool_calls):
+        if not (runner.merge.text.strip() or strategy_result.tool_calls):
             raise runner.too_late()
         runner.warn(f"The answer is incomplete: {runner.too_late()}", "deadline")
 

@@ -129,10 +129,10 @@ class Attempts:
         running.outcome = Outcome(reason)
         if backend is not running.writers[-1].backend:
             await ask_servers((backend,))
-        if (asked := self._asked(running, way)) is None:
+        if (prepared := self._prompt_for(running, way)) is None:
             running.outcome = Outcome(reason, chain.error)
             return None
-        prompt, received = asked
+        prompt, received = prepared
         await self._begin(running, chain, backend, received)
         if attempt > 1 and running.text and (marker := running.spec.restart_marker):
             running.write(marker, self._now_s())
@@ -207,7 +207,7 @@ class Attempts:
             return None
         return _Way(successor, again, useless=came != "failure", refusal_shown=refusal_shown)
 
-    def _asked(self, running: RunningBranch, way: _Way) -> tuple[ModelRequest, str] | None:
+    def _prompt_for(self, running: RunningBranch, way: _Way) -> tuple[ModelRequest, str] | None:
         """Return the prompt for a model and the text to continue; ``None``: there is no way to continue.
 
         A call that failed and wrote nothing is not repeated unchanged: the backend's wrappers have retried it already.
@@ -262,7 +262,7 @@ class Attempts:
 
     def _kept_so_far(self, running: RunningBranch, spoiled: LowQualityTextError) -> bool:
         """Keep a part up to the spoiled position if it has been read already or says enough."""
-        if running.spec.standalone or running.seen or is_enough(running.text):
+        if running.spec.standalone or running.was_read or is_enough(running.text):
             running.outcome = Outcome("length" if running.spec.standalone else "stop", cut_by=spoiled.cut_by)
             if not running.reported:
                 running.reported = True
@@ -282,8 +282,8 @@ class Attempts:
         reason = outcome.reason
         if reason in REFUSALS and not spec.allow_refusal:
             who = "The model" if reason == "refusal" else "The filter of the model's server"
-            said = f"{who} refused to write this part."
-            return Outcome(reason, BackendError(said, backend=backend.name))
+            message = f"{who} refused to write this part."
+            return Outcome(reason, BackendError(message, backend=backend.name))
         if reason in REFUSALS or _says_something(running.text[len(before) :]) or running.calls:
             return outcome
         if continued == "not":
@@ -294,16 +294,16 @@ class Attempts:
             return outcome
         failed = "error" if reason == "stop" else reason
         if continued == "not":
-            said = "returned no text. Ask again, or try another model."
+            message = "returned no text. Ask again, or try another model."
             if reason in ("length", "budget"):
-                said = "was cut by a limit of tokens before it wrote any text. Allow more."
-            return Outcome(failed, BackendError(f"{backend.name} {said}", backend=backend.name))
-        said = f"{backend.name} returned no text when asked for the rest."
+                message = "was cut by a limit of tokens before it wrote any text. Allow more."
+            return Outcome(failed, BackendError(f"{backend.name} {message}", backend=backend.name))
+        message = f"{backend.name} returned no text when asked for the rest."
         broken = next((each.error for each in chain.failures if each.backend is backend), None)
         if not isinstance(broken, BackendError):
-            return Outcome(failed, BackendError(said, backend=backend.name))
-        if said not in str(broken):
-            broken.remark(said)
+            return Outcome(failed, BackendError(message, backend=backend.name))
+        if message not in str(broken):
+            broken.remark(message)
         return Outcome(failed, broken)
 
 
@@ -314,7 +314,7 @@ def _may_be_empty(running: RunningBranch, *, another: bool) -> bool:
     """
     by_its_limit = running.spec.options.max_tokens is not None or not another
     cut = running.finish_reason == "budget" or (running.finish_reason == "length" and by_its_limit)
-    stopped = running.finish_reason == "stop" and bool(running.heard.stop_text or running.spec.options.stop)
+    stopped = running.finish_reason == "stop" and bool(running.metadata.stop_text or running.spec.options.stop)
     return (running.spec.standalone or running.spec.version > 0) and (cut or stopped)
 
 
@@ -325,10 +325,10 @@ def _says_something(text: str) -> bool:
 
 def _is_whole(text: str) -> bool:
     """Return whether a text ends with a whole sentence, outside a code block."""
-    said = text.rstrip()
-    if sum(line.lstrip().startswith(("```", "~~~")) for line in said.splitlines()) % 2:
+    stripped = text.rstrip()
+    if sum(line.lstrip().startswith(("```", "~~~")) for line in stripped.splitlines()) % 2:
         return False
-    return whole_until(said, language_of(said)) == len(said)
+    return whole_until(stripped, language_of(stripped)) == len(stripped)
 
 
 def going_on(prompt: ModelRequest, received: str) -> ModelRequest | None:

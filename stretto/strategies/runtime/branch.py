@@ -93,7 +93,7 @@ class Progress:
 
 
 @dataclass(eq=False)
-class Heard:
+class ResponseMetadata:
     """What the model of a branch reported besides its text.
 
     Attributes:
@@ -151,7 +151,7 @@ class RunningBranch:
         progress: how far it is.
         writers: the models that were asked, in order.
         logprobs: of its tokens, if they were asked for.
-        heard: what its model reported besides the text.
+        metadata: what its model reported besides the text.
         outcome: how its writing ended.
         use: what the answer uses of it; the end of one that is ``replaced`` or ``dropped`` does not count, and what was
             ``dropped`` counts as discarded.
@@ -169,7 +169,7 @@ class RunningBranch:
     progress: Progress
     writers: list[BranchWriter] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
-    heard: Heard = field(default_factory=Heard)
+    metadata: ResponseMetadata = field(default_factory=ResponseMetadata)
     outcome: Outcome = Outcome()
     use: Use = "part"
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
@@ -247,7 +247,7 @@ class RunningBranch:
             tool_calls=self.calls.calls,
             finish_reason=self.finish_reason,
             logprobs=tuple(self.logprobs),
-            refused=self.heard.refused,
+            refused=self.metadata.refused,
         )
         return first, *(self.others[number].choice for number in sorted(self.others))
 
@@ -272,7 +272,7 @@ class RunningBranch:
         return self.others.setdefault(number, FurtherChoice())
 
     @property
-    def seen(self) -> bool:
+    def was_read(self) -> bool:
         """Whether a reader has some of its text."""
         return bool(self._read)
 
@@ -378,11 +378,11 @@ class RunningBranch:
             usage=self.usage,
             model=self.writers[-1].backend.name if self.writers else "",
             writers=self._several_writers(),
-            decoding=self.heard.decoding,
+            decoding=self.metadata.decoding,
             logprobs=tuple(self.logprobs),
             tool_calls=self.calls.calls,
-            refused=self.heard.refused,
-            stop_text=self.heard.stop_text,
+            refused=self.metadata.refused,
+            stop_text=self.metadata.stop_text,
             cut_by=self.outcome.cut_by,
         )
         self._news.set()

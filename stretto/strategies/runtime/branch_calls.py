@@ -158,10 +158,10 @@ class BranchCalls:
                             )
                             record.finish_reason = None if outcome is None else outcome.reason
                         finally:  # what is held back when a stream breaks or time runs out is not lost
-                            if written is not None and (held := written.release()):
-                                running.write(fix_surrogates(held), time.perf_counter() - self._began)
-                        if written is not None and not running.calls and (said := written.warning(running.text)):
-                            self._warn_once(said, "tool", part=spec.id)
+                            if written is not None and (rest := written.release()):
+                                running.write(fix_surrogates(rest), time.perf_counter() - self._began)
+                        if written is not None and not running.calls and (warning := written.warning(running.text)):
+                            self._warn_once(warning, "tool", part=spec.id)
                     except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
                         failure = error
                 if failure is not None:
@@ -197,7 +197,7 @@ class BranchCalls:
         while (chunk := await ends.next(chunks)) is not None:
             if wrong := what_is_wrong(chunk):
                 raise BackendError(f"{record.backend} yielded a chunk whose {wrong}.", backend=record.backend)
-            record.heard(chunk)
+            record.add(chunk)
             timed.heard(chunk)
             self._note(running, chunk, reservation)
             if chunk.choice:
@@ -207,7 +207,7 @@ class BranchCalls:
             if chunk.text or chunk.finish_reason:
                 running.writers[-1].unanswered = None
             if chunk.is_answer:
-                await self._tell_thoughts(running, thoughts, refused=chunk.refused)
+                await self._report_thoughts(running, thoughts, refused=chunk.refused)
                 thoughts = ()
             running.logprobs += map(_mended, chunk.logprobs)
             goes_on = chunk.finish_reason is None
@@ -219,7 +219,10 @@ class BranchCalls:
                 await checkpoint()  # lets the reader of this branch run before the next chunk
             _check(watch)
             await self._take_calls(running, chunk)
-            reason, running.heard.stop_text = chunk.finish_reason or reason, chunk.stop_text or running.heard.stop_text
+            reason, running.metadata.stop_text = (
+                chunk.finish_reason or reason,
+                chunk.stop_text or running.metadata.stop_text,
+            )
             if goes_on and reason is not None:  # calls were made, and only white space follows
                 break
         if reason is not None:
@@ -231,7 +234,7 @@ class BranchCalls:
             await self._take(running, text)
         _check(watch)
         if running.text.strip() or running.calls or running.spec.allow_empty or reason == "length":
-            await self._tell_thoughts(running, thoughts)
+            await self._report_thoughts(running, thoughts)
         return None if reason is None else Outcome(reason)
 
     def _note(self, running: RunningBranch, chunk: Chunk, reservation: Reservation) -> None:
@@ -239,28 +242,28 @@ class BranchCalls:
         if chunk.usage:
             self.count(running, chunk.usage, reservation)
         if chunk.decoding:
-            running.heard.decoding = (running.heard.decoding or DecodingStats()) + chunk.decoding
+            running.metadata.decoding = (running.metadata.decoding or DecodingStats()) + chunk.decoding
         if chunk.unheld:
-            running.heard.unheld = chunk.unheld
+            running.metadata.unheld = chunk.unheld
         if chunk.extra:
-            running.heard.extra |= mended(chunk.extra)
+            running.metadata.extra |= mended(chunk.extra)
         if chunk.stages:
             running.progress.stages = _since(chunk.stages, self._began)
         for warning in chunk.warnings:
             self._warn_once(warning)
 
-    async def _tell_thoughts(
+    async def _report_thoughts(
         self, running: RunningBranch, thoughts: Sequence[Mapping[str, Any]], *, refused: bool = False
     ) -> None:
         """Report the reasoning that precedes the next text, and whether that text is a refusal."""
-        running.heard.thoughts += tuple(thoughts)
+        running.metadata.thoughts += tuple(thoughts)
         if not running.spec.standalone:
-            running.heard.refused = running.heard.refused or refused
+            running.metadata.refused = running.metadata.refused or refused
             return
         for thought in thoughts if not running.spec.choice else ():
             await self._announce(ThoughtFinished(thought=thought))
-        if refused and not running.heard.refused:
-            running.heard.refused = True
+        if refused and not running.metadata.refused:
+            running.metadata.refused = True
             await self._announce(RefusalStarted(choice=running.spec.choice))
 
     async def _take(self, running: RunningBranch, text: str) -> bool:
@@ -278,7 +281,7 @@ class BranchCalls:
             for delta in chunk.tool_calls:
                 await running.caught_up()
                 if running.spec.on_call is None:
-                    await self._tell_call(running.calls, delta, running.spec.choice)
+                    await self._report_call(running.calls, delta, running.spec.choice)
                 else:
                     running.take_call(delta)
         elif chunk.tool_calls:
@@ -303,9 +306,9 @@ class BranchCalls:
             new = further.new_logprobs()
             await self._announce(ChoiceDelta(choice=chunk.choice, text=text, logprobs=new))
         for delta in chunk.tool_calls:
-            await self._tell_call(further.calls, delta, chunk.choice)
+            await self._report_call(further.calls, delta, chunk.choice)
 
-    async def _tell_call(self, calls: ToolCallsSoFar, delta: ToolCallFragment, choice: int) -> None:
+    async def _report_call(self, calls: ToolCallsSoFar, delta: ToolCallFragment, choice: int) -> None:
         await self._announce(ToolCallDelta(choice=choice, delta=calls.add(delta)))
 
     def count(self, running: RunningBranch, usage: Usage, reservation: Reservation | None = None) -> None:
@@ -341,9 +344,9 @@ class BranchCalls:
 
 def _written_calls(running: RunningBranch, call: BranchCall) -> WrittenCalls | None:
     """Return the detector of calls in the text of an answer, if its model is allowed any."""
-    prompt, held = call.prompt, call.options.response_format is not None
+    prompt, constrained = call.prompt, call.options.response_format is not None
     may_call = prompt.tools and prompt.tool_choice != "none" and running.spec.standalone
-    if held or prompt.n > 1 or call.after or not may_call:
+    if constrained or prompt.n > 1 or call.after or not may_call:
         return None
     return WrittenCalls(prompt.tools, demanded=prompt.tool_choice not in (None, "auto"))
 

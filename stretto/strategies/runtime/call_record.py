@@ -26,7 +26,7 @@ class CallRecord:
     finish_reason: FinishReason | None = None
     _began: float = field(default_factory=time.perf_counter)
 
-    def heard(self, chunk: Chunk) -> None:
+    def add(self, chunk: Chunk) -> None:
         if chunk.usage:
             self.usage += chunk.usage
         if chunk.is_answer and self.first_text_s is None:

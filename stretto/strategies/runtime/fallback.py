@@ -104,8 +104,8 @@ class Fallback:
             names = list(dict.fromkeys(called(each.running) for each in parts))
             how = f"continued by {model}, where {failed} broke off" if kept else f"written by {model} for {failed}"
             why = " ".join(str(before.error) for before in parts[0].failed)
-            said = f"{named(names)} {'was' if len(names) == 1 else 'were'} {how}: {why}"
-            yield AnswerWarning(said, "fallback", parts[0].running.spec.id if len(parts) == 1 else None)
+            text = f"{named(names)} {'was' if len(names) == 1 else 'were'} {how}: {why}"
+            yield AnswerWarning(text, "fallback", parts[0].running.spec.id if len(parts) == 1 else None)
 
 
 class FallbackChain:
@@ -116,7 +116,7 @@ class FallbackChain:
         self._away = away
         self._unfit = unfit
         self._failed: list[Failed] = []  # each with its last error
-        self._asked: list[Backend] = []
+        self._tried: list[Backend] = []
 
     def first(self) -> Backend:
         reached = [each for each in self._left if self._known_away(each) is None]
@@ -135,17 +135,17 @@ class FallbackChain:
     @property
     def error(self) -> StrettoError:
         by_models = [each.error for each in self._failed if isinstance(each.error, BackendError)]
-        not_asked = [f"{name} was not asked: {why}" for name, why in self._unfit.items()]
+        skipped = [f"{name} was not asked: {why}" for name, why in self._unfit.items()]
         if len(self._failed) == 1 or len(by_models) < len(self._failed):
             error = self._failed[-1].error
             if isinstance(error, BackendError):
-                for sentence in not_asked:
+                for sentence in skipped:
                     error.remark(sentence)
             return error
         causes = (_with_name(each) for each in self._failed)
         first = by_models[0]
         failure = AllModelsFailedError(
-            " ".join(("Every model failed.", *causes, *not_asked)),
+            " ".join(("Every model failed.", *causes, *skipped)),
             backend=first.backend,
             status=first.status,
             transient=any(each.transient for each in by_models),
@@ -191,18 +191,18 @@ class FallbackChain:
 
     def once_more(self) -> Backend | None:
         """Return the model to ask once more with another prompt: the last that can answer; ``None``: none can."""
-        vain = _HOPELESS if len(self._asked) == 1 else _AWAY
-        for backend in reversed(self._asked):
+        vain = _HOPELESS if len(self._tried) == 1 else _AWAY
+        for backend in reversed(self._tried):
             found = next(each for each in self._failed if each.backend is backend)
-            spent = isinstance(found.error, RateLimitedError) and not found.error.transient
+            exhausted = isinstance(found.error, RateLimitedError) and not found.error.transient
             unsent = isinstance(found.error, BackendError) and not found.error.attempts
-            if not (found.late or spent or unsent or isinstance(found.error, vain)):
+            if not (found.late or exhausted or unsent or isinstance(found.error, vain)):
                 return backend
         return None
 
     def _take(self, backend: Backend) -> Backend:
         self._left = [each for each in self._left if each is not backend]
-        self._asked.append(backend)
+        self._tried.append(backend)
         return backend
 
     def _known_away(self, backend: Backend) -> Failed | None:
@@ -219,21 +219,21 @@ def _after(before: StrettoError, error: StrettoError) -> StrettoError:
     """Return the later of two errors of one model, with the attempts of both."""
     if error is before or not (isinstance(error, BackendError) and isinstance(before, BackendError)):
         return error
-    told = copy(error)  # a backend can raise one error for multiple calls
-    told.attempts += before.attempts
-    return told
+    merged = copy(error)  # a backend can raise one error for multiple calls
+    merged.attempts += before.attempts
+    return merged
 
 
 def _with_name(failed: Failed) -> str:
-    said, name = str(failed.error), failed.backend.name
-    return said if name in said else f"{name}: {said}"
+    message, name = str(failed.error), failed.backend.name
+    return message if name in message else f"{name}: {message}"
 
 
 def alone(prompt: ModelRequest) -> ModelRequest:
     """Return a prompt without the turns before the question, for a model that does not read them."""
-    asked = max((at for at, each in enumerate(prompt.messages) if each.role == "user"), default=0)
-    system = (each for each in prompt.messages[:asked] if each.role == "system")
-    return replace(prompt, messages=(*system, *prompt.messages[asked:]))
+    question_at = max((at for at, each in enumerate(prompt.messages) if each.role == "user"), default=0)
+    system = (each for each in prompt.messages[:question_at] if each.role == "system")
+    return replace(prompt, messages=(*system, *prompt.messages[question_at:]))
 
 
 def check_needs(request: Request, backend: Backend) -> None:

@@ -44,13 +44,13 @@ class ModelProfile:
         """Return the usual tokens of its last direct answers to questions of this shape; ``None`` after too few."""
         return None if shape is None else self.history.usual_tokens(shape)
 
-    def note_track_record(self, kind: Kind, request: Request, *, held: bool) -> None:
+    def note_track_record(self, kind: Kind, request: Request, *, managed: bool) -> None:
         """Note whether it managed an answer of this kind (`stretto.router.track_record`) in the answer's language.
 
         A failure counts only if the router had chosen this kind.
         """
-        if held or request.strategy == "auto":
-            self.history.track_record(kind, self._language, self._prompts).note(managed=held)
+        if managed or request.strategy == "auto":
+            self.history.track_record(kind, self._language, self._prompts).note(managed=managed)
 
     def note_record(self, request: Request, branches: Sequence[RunningBranch]) -> None:
         """Note the length of a direct answer that follows a schema."""
@@ -61,8 +61,8 @@ class ModelProfile:
                 for name, value in _object_in(branch.text).items():
                     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
                         continue  # for such a list, the length of one element is recorded
-                    said = json.dumps(value, ensure_ascii=False)
-                    self.history.note_field(form, path_name((name,)), typical_tokens(len(said)))
+                    text = json.dumps(value, ensure_ascii=False)
+                    self.history.note_field(form, path_name((name,)), typical_tokens(len(text)))
 
     def note_lengths(self, shape: Shape, branches: Sequence[RunningBranch]) -> None:
         """Note the length of a direct answer to a question of this shape.

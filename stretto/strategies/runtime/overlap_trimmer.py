@@ -29,7 +29,7 @@ class OverlapTrimmer:
         self._before = before.rstrip()
         self._gap = before[len(self._before) :]
         self._open = bool(self._before)
-        self._held = ""
+        self._buffer = ""
         self.left_out = 0
         self._places: list[int] | None = None
         """Where in the preceding text a still incomplete repetition could begin, in order."""
@@ -38,10 +38,10 @@ class OverlapTrimmer:
     def feed(self, text: str) -> str:
         if not self._open:
             return text
-        self._held += text
-        self.left_out = len(self._held)
-        said = self._held.lstrip()
-        if not said:
+        self._buffer += text
+        self.left_out = len(self._buffer)
+        continuation = self._buffer.lstrip()
+        if not continuation:
             return ""
         places = self._places
         if places is None:
@@ -49,34 +49,34 @@ class OverlapTrimmer:
         self._places = []
         for place in places:
             rest = self._before[place:]
-            if len(rest) >= len(said):
-                if rest.startswith(said):
+            if len(rest) >= len(continuation):
+                if rest.startswith(continuation):
                     self._places.append(place)
-            elif said.startswith(rest):
+            elif continuation.startswith(rest):
                 self._complete.append(place)
-        return "" if self._places else self._decide(said)
+        return "" if self._places else self._decide(continuation)
 
     def finish(self) -> str:
         """Return what was held back, at the end of the continuation; white space alone continues nothing."""
-        said = self._held.lstrip()
-        if not (self._open and said):
+        continuation = self._buffer.lstrip()
+        if not (self._open and continuation):
             return ""
-        self._complete += [place for place in self._places or () if said == self._before[place:]]
-        return self._decide(said)
+        self._complete += [place for place in self._places or () if continuation == self._before[place:]]
+        return self._decide(continuation)
 
-    def _decide(self, said: str) -> str:
+    def _decide(self, continuation: str) -> str:
         self._open = False
-        joined = self._joined(said)
-        self.left_out = len(self._held) - len(joined)
+        joined = self._joined(continuation)
+        self.left_out = len(self._buffer) - len(joined)
         return joined
 
-    def _joined(self, said: str) -> str:
-        blank = self._held[: len(self._held) - len(said)]
+    def _joined(self, continuation: str) -> str:
+        blank = self._buffer[: len(self._buffer) - len(continuation)]
         for place in sorted(self._complete):
             repeated = self._before[place:]
-            if self._is_repeated(place, repeated, said[len(repeated) : len(repeated) + 1], blank):
-                return self._without_gap(said[len(repeated) :])
-        return self._without_gap(self._held)
+            if self._is_repeated(place, repeated, continuation[len(repeated) : len(repeated) + 1], blank):
+                return self._without_gap(continuation[len(repeated) :])
+        return self._without_gap(self._buffer)
 
     def _is_repeated(self, place: int, repeated: str, following: str, blank: str) -> bool:
         """Return whether it is a repetition rather than a coincidence."""

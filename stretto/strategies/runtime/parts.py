@@ -43,7 +43,7 @@ def notes_for(request: Request) -> Notes:
     return Notes(*languages().notes[language_of(request.question)])
 
 
-def tell_limits(request: Request, runner: Runner) -> None:
+def warn_of_limits(request: Request, runner: Runner) -> None:
     """Warn that ``stop`` does not apply to parts."""
     if request.options.stop:
         runner.warn(

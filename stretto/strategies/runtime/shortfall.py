@@ -33,8 +33,8 @@ def shortfalls(branches: Iterable[RunningBranch], request: Request) -> list[Answ
         names = alike.setdefault(how, [])
         if name not in names:
             names.append(name)
-        said = f"{named(names)} {'was' if len(names) == 1 else 'were'} cut {how}"
-        found[f" {how}"] = AnswerWarning(said, _code(running, "part_cut"), running.spec.id if len(names) == 1 else None)
+        text = f"{named(names)} {'was' if len(names) == 1 else 'were'} cut {how}"
+        found[f" {how}"] = AnswerWarning(text, _code(running, "part_cut"), running.spec.id if len(names) == 1 else None)
     return list(found.values())
 
 
@@ -45,11 +45,11 @@ def shortfall(running: RunningBranch, request: Request) -> AnswerWarning | None:
         return AnswerWarning(f"{name} is incomplete: {running.exception}", _code(running, "part_missing"), part)
     match running.finish_reason:
         case "refusal":
-            said = "The model refused to answer. Ask in other words, or ask another model."
-            return AnswerWarning(said, "refusal", part)
+            text = "The model refused to answer. Ask in other words, or ask another model."
+            return AnswerWarning(text, "refusal", part)
         case "content_filter":
-            said = "The filter of the model's server stopped the answer. Ask in other words, or ask another model."
-            return AnswerWarning(said, "refusal", part)
+            text = "The filter of the model's server stopped the answer. Ask in other words, or ask another model."
+            return AnswerWarning(text, "refusal", part)
     how = cut(running, request)
     return None if how is None else AnswerWarning(f"{name} was cut {how}", _code(running, "part_cut"), part)
 

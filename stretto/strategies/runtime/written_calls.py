@@ -39,7 +39,7 @@ class WrittenCalls:
         self._tools = tools
         self._demanded = demanded
         self._holds = bool(tools)
-        self._held = self._fence = ""
+        self._buffer = self._fence = ""
         self._at = 0  # the position after the last complete object and its fence
         self._span: JsonSpan | None = None  # of the object that began last
         self._start = 0
@@ -60,19 +60,19 @@ class WrittenCalls:
         if not self._tools:
             return text
         if self._holds:
-            self._held += text
+            self._buffer += text
             return "" if self._may_be_calls() else self._until_mark(self._let_go())
         return self._until_mark(text)
 
     def release(self) -> str:
         """Return what was held back, as text."""
-        held = self._let_go() + self._tail + "".join(self._marked)
+        rest = self._let_go() + self._tail + "".join(self._marked)
         self._tail, self._marked = "", []
-        return held
+        return rest
 
     def _let_go(self) -> str:
-        held, self._held, self._holds = self._held, "", False
-        return held
+        text, self._buffer, self._holds = self._buffer, "", False
+        return text
 
     def _until_mark(self, text: str) -> str:
         if self._marked:
@@ -80,19 +80,19 @@ class WrittenCalls:
             return ""
         text = self._tail + text
         if (found := _MARKS.search(text)) is not None:
-            said = text[: found.start()].rstrip()  # white space before a call means nothing
-            self._tail, self._marked = "", [text[len(said) :]]
-            return said
-        said = text[: len(text) - held_back(text, BEGINS)]
-        said = said[: max(len(said.rstrip()), len(said) - _BLANKS)]
-        self._tail = text[len(said) :]
-        return said
+            shown = text[: found.start()].rstrip()  # white space before a call means nothing
+            self._tail, self._marked = "", [text[len(shown) :]]
+            return shown
+        shown = text[: len(text) - held_back(text, BEGINS)]
+        shown = shown[: max(len(shown.rstrip()), len(shown) - _BLANKS)]
+        self._tail = text[len(shown) :]
+        return shown
 
     @property
     def only_blanks_follow(self) -> bool:
         """Whether the model has made its calls and written only white space since."""
-        behind = self._held[self._at :]
-        return self._whole > 0 and self._span is None and len(behind) > _BLANKS and behind.isspace()
+        following = self._buffer[self._at :]
+        return self._whole > 0 and self._span is None and len(following) > _BLANKS and following.isspace()
 
     def finish(self, *, cut: bool = False) -> tuple[ToolCallFragment, ...]:
         """Return the calls that the answer ends with; none if it is text, which `release` then returns.
@@ -105,7 +105,7 @@ class WrittenCalls:
             found = Tools(self._tools).of_marked("".join(self._marked))
         else:
             tools = Tools(self._tools)
-            found = self._objects_found() or tools.of_python(self._held) or tools.of_marked(self._held)
+            found = self._objects_found() or tools.of_python(self._buffer) or tools.of_marked(self._buffer)
         if found:
             self.release()
         # Ids have nine characters, as Mistral's servers require.
@@ -113,7 +113,7 @@ class WrittenCalls:
 
     def _objects_found(self) -> Sequence[ParsedCall]:
         """Return the JSON calls that the whole answer consists of."""
-        if not self._holds or self._held[self._at :].strip("` \n") or not self._objects:
+        if not self._holds or self._buffer[self._at :].strip("` \n") or not self._objects:
             return ()
         values = [_values(each) for each in self._objects]
         if not all(values):  # such as an empty list, or invalid JSON
@@ -143,23 +143,23 @@ class WrittenCalls:
     def _may_be_calls(self) -> bool:
         while True:
             if self._span is None:
-                rest = self._held[self._at :].lstrip()
+                rest = self._buffer[self._at :].lstrip()
                 if not rest:
-                    return len(self._held) - self._at <= _LEAD
+                    return len(self._buffer) - self._at <= _LEAD
                 begun = _BEGIN.match(rest)
                 if begun is None:
                     return len(rest) <= _LEAD and _BEGINS.fullmatch(rest) is not None
-                self._fence, self._start = begun[1] or "", len(self._held) - len(rest) + begun.end()
+                self._fence, self._start = begun[1] or "", len(self._buffer) - len(rest) + begun.end()
                 self._span = JsonSpan(self._start)
-            end = self._span.end(self._held)
+            end = self._span.end(self._buffer)
             if end is None:
                 return True
-            behind = self._held[end:].lstrip()
-            self._objects = [*self._objects[: self._whole], self._held[self._start : end]]
-            if not behind.startswith(self._fence):  # nothing has closed the fence yet; the answer can end here
-                self._at = len(self._held) - len(behind)
-                return self._fence.startswith(behind)
-            self._at = len(self._held) - len(behind) + len(self._fence)
+            following = self._buffer[end:].lstrip()
+            self._objects = [*self._objects[: self._whole], self._buffer[self._start : end]]
+            if not following.startswith(self._fence):  # nothing has closed the fence yet; the answer can end here
+                self._at = len(self._buffer) - len(following)
+                return self._fence.startswith(following)
+            self._at = len(self._buffer) - len(following) + len(self._fence)
             self._whole, self._span = len(self._objects), None
 
     def _looks_like_one(self, value: Any) -> bool:

@@ -18,7 +18,7 @@ LONGEST_LABEL = 40  # characters of a line that contain its label or number
 
 _LABELS = ("opening", "sections", "shared", "closing")
 _LABEL = re.compile(
-    r"(?P<before>[\s*_#>-]*)(?P<name>opening|sections?|shared|closing)(?P<behind>[\s*_]*)[:：](?P<rest>.*)",
+    r"(?P<before>[\s*_#>-]*)(?P<name>opening|sections?|shared|closing)(?P<after>[\s*_]*)[:：](?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _BEFORE_LABEL = re.compile(r"[\s*_#>-]*")
@@ -272,7 +272,7 @@ def _label(line: str) -> tuple[str, str]:
     rest = found["rest"].lstrip()
     if "*" in found["before"] or "_" in found["before"]:
         bare = rest.lstrip("*_")
-        if not found["behind"].strip():
+        if not found["after"].strip():
             rest = bare.lstrip() if bare != rest else rest.rstrip("*_")
     return found["name"].lower(), rest
 

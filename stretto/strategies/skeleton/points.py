@@ -15,13 +15,13 @@ from stretto.backends.base import ModelRequest
 from stretto.router.obstacles import MOST_POINTS
 from stretto.router.parse import Parse
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.direct import Direct, asked, shared_by_all
+from stretto.strategies.direct import Direct, shared_by_all, template_messages
 from stretto.strategies.quality.phrases import Phrases
 from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.quality.titles import Titles
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
-from stretto.strategies.runtime.parts import THINKING, notes_for, part_options, room_of, share_of, tell_limits
+from stretto.strategies.runtime.parts import THINKING, notes_for, part_options, room_of, share_of, warn_of_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.outline import CANCEL_LINE, OutlineParser, Point
 from stretto.strategies.skeleton.points_text import EXPECTED_POINTS, INDENTS, PointText, label, words_for
@@ -71,8 +71,8 @@ class PointsAnswer:
         if self._doubt or (len(self._known) < FEWEST_POINTS and not (self._known and ran_out)):
             return await self._go_on_straight(outline)
         self._start_rest()
-        tell_limits(self._request, self._runner)
-        self._tell(outline)
+        warn_of_limits(self._request, self._runner)
+        self._warn(outline)
         await self._runner.merge.finish()
         return StrategyResult()
 
@@ -130,7 +130,7 @@ class PointsAnswer:
             return "the outline is running text"
         return self._titles.wrong[-1] if self._titles.hopeless else ""
 
-    def _tell(self, outline: RunningBranch) -> None:
+    def _warn(self, outline: RunningBranch) -> None:
         """Warn about titles that were left out, and points that are missing."""
         outline.reported = True
         if self._titles.wrong:
@@ -139,15 +139,15 @@ class PointsAnswer:
         count, part = len(self._known), outline.spec.id
         after = "one point" if count == 1 else f"{count} points"
         if self._cut:
-            said = f"The outline had more than {self._most} points; the first {self._most} are written."
-            self._runner.warn(said, "part_missing", part=part)
+            warning = f"The outline had more than {self._most} points; the first {self._most} are written."
+            self._runner.warn(warning, "part_missing", part=part)
         elif outline.exception is not None:
             self._runner.warn(f"The outline broke off after {after}: {outline.exception}", "part_cut", part=part)
             if self._wanted is None or count < self._wanted:
                 outline.use = "lacking"
         elif _was_cut_short(outline) and (self._wanted is None or count < self._wanted):
-            said = f"The outline was cut after {after}, so points may be missing."
-            self._runner.warn(f"{said} Allow more tokens, or ask with strategy='direct'.", "part_cut", part=part)
+            warning = f"The outline was cut after {after}, so points may be missing."
+            self._runner.warn(f"{warning} Allow more tokens, or ask with strategy='direct'.", "part_cut", part=part)
             outline.use = "lacking"
         elif self._wanted and count < self._wanted:
             self._runner.warn(f"{self._wanted} points are asked for, and the outline had {count}.", "part_missing")
@@ -175,14 +175,14 @@ class PointsAnswer:
             number = f"exactly {self._wanted} points, as the question asks for"
 
         def prompt(target: PromptTarget) -> ModelRequest:
-            return self._asked(target, "skeleton", number=number)
+            return self._model_request(target, "skeleton", number=number)
 
         prompt(self._runner.target)  # as in `direct_spec`
 
         def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest:
             if not (lines := received[: received.rfind("\n") + 1].strip()):
                 return prompt(target)
-            return self._asked(target, "continue_outline", received=lines, number=number)
+            return self._model_request(target, "continue_outline", received=lines, number=number)
 
         return BranchSpec(
             id="outline",
@@ -212,8 +212,8 @@ class PointsAnswer:
 
         def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest:
             if received.strip():
-                return self._asked(target, "continue_point", title=point.title, received=received)
-            return self._asked(target, "point_alone", title=point.title, words=str(words))
+                return self._model_request(target, "continue_point", title=point.title, received=received)
+            return self._model_request(target, "point_alone", title=point.title, words=str(words))
 
         room = min(room_of(words), self._request.part_tokens or sys.maxsize) + self._thinking
         return BranchSpec(
@@ -222,15 +222,15 @@ class PointsAnswer:
             heading=point.title,
             index=point.index,
             label=f"Point {point.index}, {point.title!r},",
-            prompt=lambda target: self._asked(target, "point", **values),
+            prompt=lambda target: self._model_request(target, "point", **values),
             options=part_options(self._request, share_of(self._request, room, count or EXPECTED_POINTS), point.index),
             fallback_prompt=fallback_prompt,
             watch=lambda: TextGuard(self._runner.leaks.search(), (point.title, *others)),
         )
 
-    def _asked(self, target: PromptTarget, template: str, **values: str) -> ModelRequest:
+    def _model_request(self, target: PromptTarget, template: str, **values: str) -> ModelRequest:
         """Make a prompt that outline and points share up to its last lines: conversation, documents, question."""
-        messages = asked(self._request, target, template, **values)
+        messages = template_messages(self._request, target, template, **values)
         return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
 
 

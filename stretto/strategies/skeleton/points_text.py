@@ -14,7 +14,7 @@ from stretto.values.request import Preference, Request
 
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")
 _ONLY_LEAD = re.compile(r"[#*_\s\d.):\"“]*$")
-_BEHIND = re.compile(r"[*_\s\"”:：.–—-]*")
+_AFTER_TITLE = re.compile(r"[*_\s\"”:：.–—-]*")
 _LEAD_END = re.compile(r"[:：\n]")
 _OPEN_WORD = re.compile(r"(?<![^\W_])[^\W_]+$")
 _DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
@@ -55,7 +55,7 @@ def words_for(request: Request, parse: Parse, points: int | None) -> int:
 
 
 class PointText:
-    """Removes what models put before a point even if told not to, and indents its further lines.
+    """Removes what models put before a point even if instructed not to, and indents its further lines.
 
     That is "3. **Title**:", "Point 3:", "Text of point 3:" and "Here is the text:". Text is held back only while it
     could still be that, so the result does not depend on how the stream was chunked.
@@ -123,17 +123,17 @@ class PointText:
             return None
         lead = _LEAD.match(body)
         at = lead.end() if lead else 0
-        seen = ""
-        while seen != self._title:  # letter by letter, because the title can contain markup
-            if not self._title.startswith(seen):
+        matched = ""
+        while matched != self._title:  # letter by letter, because the title can contain markup
+            if not self._title.startswith(matched):
                 return body
             if at == len(body):
                 return None
-            seen += letters_of(body[at])
+            matched += letters_of(body[at])
             at += 1
         while at < len(body) and unicodedata.category(body[at]).startswith("M"):
             at += 1  # combining marks belong to the previous letter; `letters_of` omits them
-        behind = _BEHIND.match(body, at)
-        if behind is None or behind.end() == len(body):
+        gap = _AFTER_TITLE.match(body, at)
+        if gap is None or gap.end() == len(body):
             return None  # undecided until the next character
-        return body[behind.end() :] if _DIVIDER.search(behind[0]) else body
+        return body[gap.end() :] if _DIVIDER.search(gap[0]) else body

@@ -26,7 +26,7 @@ class SectionText:
     def __init__(self, heading: str) -> None:
         self._heading = letters_of(heading)
         self._line = ""  # a line that could be a heading
-        self._held = True  # the line is held back
+        self._buffered = True  # the line is held back
         self._in_code = False
         self._begun = False
         self._flow = Flow()
@@ -38,21 +38,21 @@ class SectionText:
     def finish(self) -> str:
         """Return what was held back; trailing white space is dropped."""
         line, self._line = self._line, ""
-        return self._spaced(self._shown(line) if line and self._held else "")
+        return self._spaced(self._shown(line) if line and self._buffered else "")
 
     def _piece(self, piece: str) -> str:
         ends = piece.endswith("\n")
         self._line += piece
         if ends:
             line, self._line = self._line, ""
-            shown = self._shown(line) if self._held else piece
-            self._held = True
+            shown = self._shown(line) if self._buffered else piece
+            self._buffered = True
             return shown
-        if not self._held:
+        if not self._buffered:
             return piece
         if self._may_be_heading(self._line):
             return ""
-        self._held = False
+        self._buffered = False
         return self._shown(self._line)
 
     def _may_be_heading(self, line: str) -> bool:
@@ -105,7 +105,7 @@ class Seams:
 
     def __init__(self, headings: Sequence[str]) -> None:
         self._headings = [letters_of(heading) for heading in headings]
-        self._line, self._held = "", True
+        self._line, self._buffered = "", True
         self._in_code = self._begun = False
         self.place = 0
 
@@ -115,16 +115,16 @@ class Seams:
         for piece in _LINES.findall(text):
             self._line += piece
             ends = piece.endswith("\n")
-            if not self._held:
+            if not self._buffered:
                 found.append((self.place, piece))
             elif ends or not self._may_be_heading():
                 found += self._known()
             if ends:
-                self._line, self._held = "", True
+                self._line, self._buffered = "", True
         return found
 
     def finish(self) -> list[tuple[int, str]]:
-        return self._known() if self._line and self._held else []
+        return self._known() if self._line and self._buffered else []
 
     def _may_be_heading(self) -> bool:
         if len(self._line) > LONGEST_HEADING:
@@ -136,7 +136,7 @@ class Seams:
 
     def _known(self) -> list[tuple[int, str]]:
         """Return the line that was held back, unless a section begins with it."""
-        line, self._held = self._line, False
+        line, self._buffered = self._line, False
         if _FENCE.match(line):
             self._in_code = not self._in_code
         elif not self._in_code and len(line) <= LONGEST_HEADING:

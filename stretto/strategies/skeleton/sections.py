@@ -15,12 +15,12 @@ from stretto.router.forecast import TYPICAL_TOKENS_PER_WORD
 from stretto.router.parse import Parse
 from stretto.router.track_record import Kind
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.direct import Direct, asked, direct_spec, rest_of, shared_by_all
+from stretto.strategies.direct import Direct, direct_spec, rest_of, shared_by_all, template_messages
 from stretto.strategies.quality.text_guard import FAULTS, LowQualityTextError, TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.merge import Ending, TextFilter
-from stretto.strategies.runtime.parts import THINKING, Flow, notes_for, part_options, room_of, tell_limits
+from stretto.strategies.runtime.parts import THINKING, Flow, notes_for, part_options, room_of, warn_of_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.plan import PlanParser, Section
 from stretto.strategies.skeleton.points_text import INDENTS, PointText, label
@@ -33,7 +33,7 @@ from stretto.strategies.skeleton.skeleton_offer import (
     items_of,
     most_sections,
 )
-from stretto.strategies.skeleton.twice import Told, ToldOnce
+from stretto.strategies.skeleton.twice import TextSoFar, WithoutRepeats
 from stretto.values.answer import REFUSALS, Branch
 from stretto.values.errors import StrettoError
 from stretto.values.events import BranchStarted, SectionPlanned
@@ -59,7 +59,7 @@ class SectionsAnswer:
     shares_calls = True
     """Whether one call can write multiple short sections."""
     says_once = True
-    """Whether sections are checked for repeating what an earlier one has said."""
+    """Whether sections are checked for repeating text of an earlier one."""
     section_template, name_of_one, name_of_several = "section", "section", "sections"
     headed = "Its heading is put before it. Begin with the content"
 
@@ -72,7 +72,7 @@ class SectionsAnswer:
         self._taken = 0  # sections of the plan that are being written, or wait for the next
         self._group: list[Section] = []  # short sections that wait
         self._beginnings: dict[RunningBranch, int] = {}  # characters of sections that others read
-        self._told, self._edits = Told(), 0
+        self._so_far, self._edits = TextSoFar(), 0
         self._announced = 0  # headings
         self._notes = notes_for(request)
         self._effort: Literal["low"] | None = None if request.preference == "careful" else "low"
@@ -101,14 +101,14 @@ class SectionsAnswer:
             self._complete = True
             await self._know()
         self._planned.set()
-        held = len(self._written) >= self._fewest
-        if held or (plan.exception is None and plan.finish_reason not in _NO_FAULT):
-            self._runner.known.note_track_record(Kind.PLANS, self._request, held=held)
-        if not held:
+        enough = len(self._written) >= self._fewest
+        if enough or (plan.exception is None and plan.finish_reason not in _NO_FAULT):
+            self._runner.known.note_track_record(Kind.PLANS, self._request, managed=enough)
+        if not enough:
             return await self._go_on_straight(plan)
         self._opening.end()
         self._note_gap(plan)
-        tell_limits(self._request, self._runner)
+        warn_of_limits(self._request, self._runner)
         if self._parser.closing:
             self._runner.merge.add("\n\n")
             self._runner.merge.add_branch(self._runner.start(self._closing_spec()))
@@ -123,8 +123,8 @@ class SectionsAnswer:
         if plan.exception is None and plan.finish_reason == "length":
             plan.reported = True
             missing = f"{self.name_of_several} or the closing may be missing"
-            said = f"The plan was cut before its end, so {missing}. Ask with strategy='direct'."
-            self._runner.warn(said, "part_cut", part=plan.spec.id)
+            warning = f"The plan was cut before its end, so {missing}. Ask with strategy='direct'."
+            self._runner.warn(warning, "part_cut", part=plan.spec.id)
 
     async def _know(self) -> None:
         """Process what is new in the plan."""
@@ -188,18 +188,18 @@ class SectionsAnswer:
         if not self._omits and not (self._headed and section.index == 1):
             self._runner.merge.add(label)
         if section.index == 1:
-            self._told.add(0, self._parser.opening)
+            self._so_far.add(0, self._parser.opening)
         filter_ = self._filter(section)
         checked = self.says_once and self._request.preference != "fastest"
         self._runner.merge.add_branch(
-            ToldOnce(running, filter_, section.index, self._told, self._again) if checked else running,
+            WithoutRepeats(running, filter_, section.index, self._so_far, self._again) if checked else running,
             lead=label if self._omits else None,
             filter_=None if checked else filter_,
             ending=self._ending(section),
         )
 
-    async def _again(self, told: str, sentence: str) -> str | None:
-        """Request a sentence again without what was said; return it unchanged on failure or after `MOST_EDITS`."""
+    async def _again(self, earlier: str, sentence: str) -> str | None:
+        """Request a sentence again without what it repeats; return it unchanged on failure or after `MOST_EDITS`."""
         self._edits += 1
         if self._edits > MOST_EDITS:
             return sentence
@@ -207,16 +207,16 @@ class SectionsAnswer:
         spec = BranchSpec(
             id=f"edit-{self._edits}",
             kind="edit",
-            prompt=lambda target: self._asked(target, "say_once", told=told, next=sentence),
+            prompt=lambda target: self._model_request(target, "say_once", told=earlier, next=sentence),
             options=part_options(self._request, room),
         )
         running = self._runner.start(spec)
         running.withhold()
         await running.ended()
-        said = " ".join(running.text.split())
-        if running.exception is not None or running.finish_reason != "stop" or not said:
+        text = " ".join(running.text.split())
+        if running.exception is not None or running.finish_reason != "stop" or not text:
             return sentence
-        return None if said.strip("\"'.").casefold() == "none" else said
+        return None if text.strip("\"'.").casefold() == "none" else text
 
     def _may_start(self, section: Section) -> bool:  # noqa: ARG002 - for answers whose sections need the whole plan
         return True
@@ -229,7 +229,7 @@ class SectionsAnswer:
         """Return the last filter of a section's or the opening's text."""
         return None if section is None else SectionText(section.heading)
 
-    def _ending(self, section: Section) -> Ending:  # noqa: ARG002 - for answers that know what it would have said
+    def _ending(self, section: Section) -> Ending:  # noqa: ARG002 - for answers that know what it should contain
         return self._notes.ending
 
     def _closing(self) -> str:
@@ -273,7 +273,7 @@ class SectionsAnswer:
         template, values = self._plan_values(self._length)
 
         def prompt(target: PromptTarget) -> ModelRequest:
-            return self._asked(target, template, **values)
+            return self._model_request(target, template, **values)
 
         prompt(self._runner.target)  # as in `direct_spec`
         return BranchSpec(
@@ -294,8 +294,8 @@ class SectionsAnswer:
 
         def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest:
             if received.strip():
-                return self._asked(target, "continue_point", section, title=section.heading, received=received)
-            return self._asked(target, "point_alone", section, title=section.heading, words=str(words))
+                return self._model_request(target, "continue_point", section, title=section.heading, received=received)
+            return self._model_request(target, "point_alone", section, title=section.heading, words=str(words))
 
         return BranchSpec(
             id=f"section-{section.index}",
@@ -340,7 +340,7 @@ class SectionsAnswer:
         """Ask for one section or adjacent ones. ``plan``: as known when they started; complete for waiting ones."""
         named = " | ".join(f'"{each.heading}"' for each in sections)
         alone = len(sections) == 1
-        return self._asked(
+        return self._model_request(
             target,
             self.section_template,
             sections[0],
@@ -375,7 +375,7 @@ class SectionsAnswer:
             id="closing", kind="closing", prompt=lambda _: ModelRequest(()), options=self._request.options, work=take
         )
 
-    def _asked(
+    def _model_request(
         self,
         target: PromptTarget,
         template: str,
@@ -383,7 +383,7 @@ class SectionsAnswer:
         /,
         **values: str,
     ) -> ModelRequest:
-        messages = asked(self._request, target, template, **values)
+        messages = template_messages(self._request, target, template, **values)
         return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
 
     async def _go_on_straight(self, plan: RunningBranch) -> StrategyResult:

@@ -1,4 +1,4 @@
-"""Keep what an earlier section has said out of a later one: found by code, in text not shown yet."""
+"""Keep what an earlier section contains out of a later one: found by code, in text not shown yet."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NUMBERED = re.compile(r"\s*(?:\d{1,3}[.)]|\||#|```|~~~)")  # a numbered item, a
 _LINK = re.compile(r"https?://[^\s)>\]]+")
 
 
-class Told:
-    """What an answer has said so far, by section."""
+class TextSoFar:
+    """The content of an answer so far, by section."""
 
     def __init__(self) -> None:
         self._by: dict[tuple[str, ...], tuple[int, str, str]] = {}
@@ -31,40 +31,40 @@ class Told:
             self._by.setdefault(key, (place, value, sentence.strip()))
 
     def find(self, place: int, sentence: str) -> tuple[str, float]:
-        """Return what another section already said of a sentence, and its share of the words; "" for nothing."""
-        told, again = "", set[int]()
+        """Return the repeated text of another section for a sentence, and its share of the words; "" for nothing."""
+        earlier, again = "", set[int]()
         for key, at, value in _traits(sentence):
-            where, before, said = self._by.get(key, (place, "", ""))
+            where, before, text = self._by.get(key, (place, "", ""))
             if where == place or (value == before and key[0] == "number"):
                 continue
-            told = told or said
+            earlier = earlier or text
             again.update(at)
-        return told, len(again) / max(1, len(words_of(sentence)))
+        return earlier, len(again) / max(1, len(words_of(sentence)))
 
 
 def _traits(sentence: str) -> Iterator[tuple[tuple[str, ...], range, str]]:
     """Yield what can be repeated: runs of words, links, and numbers with the words around them, which can conflict."""
     words = words_of(sentence)
     run = UNSPACED_RUN if 2 * sum(len(word) == 1 for word in words) > len(words) else RUN
-    for at, said in enumerate(runs(words, run)):
-        yield ("words", *said), range(at, at + run), ""
+    for at, phrase in enumerate(runs(words, run)):
+        yield ("words", *phrase), range(at, at + run), ""
     for link in _LINK.findall(sentence):
         yield ("link", link), range(0), ""
     for at in range(2, len(words) - 1):
-        before, word, behind = words[at - 1 : at + 2]
-        if word[0].isdigit() and len(before) >= NAMED and behind.isalpha():
-            yield ("number", words[at - 2], before, behind), range(0), word
+        before, word, following = words[at - 1 : at + 2]
+        if word[0].isdigit() and len(before) >= NAMED and following.isalpha():
+            yield ("number", words[at - 2], before, following), range(0), word
 
 
-class ToldOnce:
-    """A section for the merge, sentence by sentence, without what another section has said.
+class WithoutRepeats:
+    """A section for the merge, sentence by sentence, without what another section contains.
 
     A sentence that is mostly repetition is cut; one that partly repeats or contradicts another is requested again. The
     first section is passed on as it streams.
 
     Args:
-        told: what the answer has said; this section is added to it.
-        again: requests a sentence again, given what was said and the sentence; ``None``: nothing new is left of it.
+        so_far: the content of the answer; this section is added to it.
+        again: requests a sentence again, given the earlier text and the sentence; ``None``: nothing new is left of it.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class ToldOnce:
         running: RunningBranch,
         filter_: TextFilter | None,
         place: int,
-        told: Told,
+        so_far: TextSoFar,
         again: Callable[[str, str], Awaitable[str | None]],
     ) -> None:
-        self._running, self._filter, self._place, self._told, self._again = running, filter_, place, told, again
+        self._running, self._filter, self._place, self._so_far, self._again = running, filter_, place, so_far, again
         self._text = ""  # not passed on yet
         self._line = ""  # the line so far, as it was written
         self._mark: str | None = None  # of a line whose first sentence was cut
@@ -124,16 +124,16 @@ class ToldOnce:
             self._mark = None
             return ""
         if self._place > 1 and not (self._in_code or _NUMBERED.match(line)):
-            told, share = self._told.find(self._place, sentence)
+            earlier, share = self._so_far.find(self._place, sentence)
             start = _START.match(sentence)[0] if starts else ""  # type: ignore[index]  # it matches any text
             kept = None if share >= MOSTLY else sentence
-            if told and kept:
-                kept = await self._again(told, sentence[len(start) :].strip())
+            if earlier and kept:
+                kept = await self._again(earlier, sentence[len(start) :].strip())
                 kept = kept and f"{start}{kept}{sentence[len(sentence.rstrip()) :]}"
             if kept is None:
                 self._cut = self._cut or sentence.strip()
                 self._mark = start if starts and not ends else None
                 return "\n" if ends and not starts else ""
             sentence = kept
-        self._told.add(self._place, sentence)
+        self._so_far.add(self._place, sentence)
         return sentence

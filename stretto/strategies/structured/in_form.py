@@ -19,7 +19,7 @@ Again = Callable[[PromptTarget, str, str], tuple[Message, ...]]
 """Messages that ask once more, given the answer that was received and what is wrong with it."""
 
 
-def held_to_format(prompt: ModelRequest, request: Request, target: PromptTarget) -> ModelRequest:
+def with_response_format(prompt: ModelRequest, request: Request, target: PromptTarget) -> ModelRequest:
     """Return a prompt with the ``response_format``.
 
     If the model is not known to keep to a JSON schema, the prompt also contains it as text; answers are always checked.
@@ -53,12 +53,14 @@ async def write_in_form(
     """
     if runner.capabilities.regex:
         await running.begun()
-        if not (unheld := running.heard.unheld):  # only fitting tokens can be sampled: a second try changes nothing
+        if not (
+            unenforced := running.metadata.unheld
+        ):  # only fitting tokens can be sampled: a second try changes nothing
             runner.merge.add_branch(running)
             await running.ended()
             return running, _value(runner, running, fit(running.text, request.options))
         runner.warn(
-            f"{runner.model} cannot be held to {' and '.join(unheld)} of response_format while it writes: the "
+            f"{runner.model} cannot be held to {' and '.join(unenforced)} of response_format while it writes: the "
             "answer comes in one piece, after a check.",
             "format",
         )
@@ -71,8 +73,8 @@ async def write_in_form(
         received, wrong = running.text, found.wrong
 
         def prompt(target: PromptTarget) -> ModelRequest:
-            asked = replace(spec.prompt(target), messages=again(target, received, wrong), shared=0)
-            return asked if asked.response_schema is None else _with_schema(asked, target)
+            model_request = replace(spec.prompt(target), messages=again(target, received, wrong), shared=0)
+            return model_request if model_request.response_schema is None else _with_schema(model_request, target)
 
         second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=prompt, standalone=False))
         await _ended(second)

@@ -159,33 +159,33 @@ class Prose:
         self._forms, self._most, self._stopped_by, self._left_out = forms, most, stopped_by, tuple(left_out)
         self._opens = tuple({tags.opens for tags in forms})
         self._longest = max((len(each) for each in (*self._opens, *self._left_out)), default=1)
-        self._held = ""
+        self._buffer = ""
         self._begun = self._opened = False
 
     def feed(self, text: str) -> str:
         """Take new text; return what can be shown already."""
-        self._held += text
+        self._buffer += text
         if self._opened:
             return ""
-        found = min((at for tag in self._opens if (at := self._held.find(tag)) >= 0), default=None)
+        found = min((at for tag in self._opens if (at := self._buffer.find(tag)) >= 0), default=None)
         if found is not None:
             self._opened = True
-            shown = self._clean(self._held[:found])
+            shown = self._clean(self._buffer[:found])
             end = len(shown.rstrip())
-            self._held = shown[end:] + self._held[found:]
+            self._buffer = shown[end:] + self._buffer[found:]
             return self._plain(shown[:end])
-        shown = self._clean(self._held)
+        shown = self._clean(self._buffer)
         end = max(shown.rfind("<"), 0) if 0 <= shown.rfind("<") >= len(shown) - self._longest else len(shown)
         end = len(shown[:end].rstrip())
-        self._held = shown[end:]
+        self._buffer = shown[end:]
         return self._plain(shown[:end])
 
     def finish(self) -> str:
         """Return what was held back, if it is text."""
-        held, self._held = self._held, ""
-        if self._opened and (fork := fork_in(held, self._forms, self._stopped_by(), self._most)) is not None:
-            held = held[: fork.at]
-        return self._plain(self._clean(held).rstrip())
+        rest, self._buffer = self._buffer, ""
+        if self._opened and (fork := fork_in(rest, self._forms, self._stopped_by(), self._most)) is not None:
+            rest = rest[: fork.at]
+        return self._plain(self._clean(rest).rstrip())
 
     def _clean(self, text: str) -> str:
         for tag in self._left_out:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from stretto.backends.base import ModelRequest, WrittenPaths
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.direct import Direct, asked
+from stretto.strategies.direct import Direct, template_messages
 from stretto.strategies.research.forking.fork_reading import Announced, Fork, Prose, Tags, fork_in, forms
 from stretto.strategies.research.forking.forking_options import ForkingOptions
 from stretto.strategies.runtime.branch import RunningBranch
@@ -40,7 +40,7 @@ def _why_not(request: Request, runner: Runner) -> str | None:
     if request.whole_reason is not None:
         return request.whole_reason
     if request.options.response_format is not None:
-        return "the answer is held to a format"
+        return "the answer is constrained to a format"
     if not runner.capabilities.continues:
         return (
             f"{runner.model} is not known to go on exactly where a text stops, as local models, vllm: and llamacpp: do"
@@ -76,7 +76,7 @@ class _Forking:
         named = self._options.tags
         self._forms: Collection[Tags] = [forms()[named]] if named else list(forms().values())
         self._forks = self._pieces = 0
-        self._prompt = asked(request, runner.target, "fork")
+        self._prompt = template_messages(request, runner.target, "fork")
 
     async def run(self) -> None:
         """Write the whole answer."""
@@ -127,7 +127,9 @@ class _Forking:
         begin, ends = len(shared), list[int]()
         begun = [tags.path.format(number=path.number, title=path.title) for path in fork.paths]
         places = [_Place(shared + each, place.depth + 1, tags.path_ends, joined=place.joined) for each in begun]
-        paths = [self._write(where, path, beside=len(places)) for where, path in zip(places, fork.paths, strict=True)]
+        paths = [
+            self._write(where, path, concurrent=len(places)) for where, path in zip(places, fork.paths, strict=True)
+        ]
         for path, running, where, begins in zip(fork.paths, paths, places, begun, strict=True):
             self._add_paragraph(path.before)
             self._show(running, where)
@@ -147,12 +149,12 @@ class _Forking:
     def _gap(self) -> str:
         return "\n\n" if self._runner.merge.text else ""
 
-    def _write(self, place: _Place, path: Announced | None = None, *, beside: int = 1) -> RunningBranch:
-        """Start a call that continues the answer or writes a path of it; ``beside``: how many run in parallel."""
+    def _write(self, place: _Place, path: Announced | None = None, *, concurrent: int = 1) -> RunningBranch:
+        """Start a call that continues the answer or writes a path of it; ``concurrent``: how many run in parallel."""
         self._pieces += 1
         options = self._request.options
         stop = tuple(dict.fromkeys((*options.stop, *self._stops(place))))
-        most = options.max_tokens if beside == 1 or options.max_tokens is None else options.max_tokens // beside
+        most = options.max_tokens if concurrent == 1 or options.max_tokens is None else options.max_tokens // concurrent
         limit = None if most is None else max(most, LEAST_ANSWER)
         return self._runner.start(
             BranchSpec(
@@ -193,4 +195,4 @@ class _Forking:
 
 def _stopped_by(running: RunningBranch) -> str | None:
     """Return the stop text that ended a text, as for `fork_in`."""
-    return running.heard.stop_text if running.exception is None and running.finish_reason == "stop" else ""
+    return running.metadata.stop_text if running.exception is None and running.finish_reason == "stop" else ""
