@@ -106,7 +106,7 @@ def main() -> None:
     assert isinstance(model.forward, LlamaForward)
     for name, rank in RANKS.items():
         attach_lora(model, name, lora(rank))
-    assert compile_now(model.forward.parts_beside)
+    assert compile_now(model.forward.lora_parts)
     model.forward.look_for_code()
     run = partial(took, model, CLOCKS[options.clock])
     with torch.inference_mode():

@@ -71,7 +71,7 @@ class Reader(Protocol):
         ...
 
     @property
-    def held_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Of keys and values."""
         ...
 
@@ -85,7 +85,7 @@ class Full:
         self._tokens: list[int] = []
 
     @property
-    def held_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Of keys and values."""
         return self._known * bytes_per_token(self._forward)
 
@@ -230,7 +230,7 @@ def times_of(haystack: Haystack, ways: Sequence[Way], options: argparse.Namespac
                 for count in range(1, 5):
                     last(reader, local, answer[:count])
                 others.append((time.perf_counter() - began) / 4)
-            held, row = reader.held_bytes, {"way": way.name, "tokens": length}
+            held, row = reader.cached_bytes, {"way": way.name, "tokens": length}
             first, each = median(firsts), median(others)
             rows.append(row | {"first_s": first, "token_s": each, "bytes": held, "firsts": firsts, "others": others})
             console.print(

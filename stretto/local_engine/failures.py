@@ -36,8 +36,8 @@ def explain(
             "for its dtype. Copy or download them again, or choose dtype='float32'.",
             backend=name,
         )
-    said = "" if shared else f": {error}"
-    return BackendError(f"{name} failed while generating: {type(error).__name__}{said}", backend=name)
+    message = "" if shared else f": {error}"
+    return BackendError(f"{name} failed while generating: {type(error).__name__}{message}", backend=name)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -126,11 +126,11 @@ class Generation:
             _whole("logprobs", self.logprobs, 0, 1000)
         for name in ("prompt", "draft", "end_ids", "suppress_tokens", "begin_suppress_tokens"):
             _tokens(name, getattr(self, name))
-        behind = 0
+        previous_end = 0
         for paths in self.joined:
-            if not behind <= paths.shared or min(paths.lengths, default=0) < 1 or paths.end >= len(self.prompt):
+            if not previous_end <= paths.shared or min(paths.lengths, default=0) < 1 or paths.end >= len(self.prompt):
                 raise InvalidRequestError(f"joined cannot hold {paths!r} in a prompt of {len(self.prompt)} tokens.")
-            behind = paths.end
+            previous_end = paths.end
         for text in self.stop:
             if not isinstance(text, str) or not text:
                 raise InvalidRequestError(f"stop cannot hold {text!r}: each is a text of at least one character.")

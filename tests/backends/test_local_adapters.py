@@ -247,7 +247,7 @@ async def test_an_adapter_of_the_output_layer_is_merged_and_beside_the_weights_i
         assert await answer(backend)
     async with opened(folders[0], adapters={"last": adapter}) as backend:
         with pytest.raises(
-            SettingsError, match=r"changes lm_head.weight, which cannot be kept beside .*\. Merge it: ad"
+            SettingsError, match=r"changes lm_head.weight, which cannot be attached to .* unmerged\. Merge it: ad"
         ):
             await answer(backend, "last")
 

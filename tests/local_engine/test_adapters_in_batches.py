@@ -105,7 +105,7 @@ def test_compiled_code_runs_adapters_and_a_row_has_the_same_bits_beside_any_othe
     with torch.inference_mode():
         for name, each in adapters.items():
             assert attach_lora(model, name, each) is forward
-        assert compile_now(forward.parts_beside)
+        assert compile_now(forward.lora_parts)
         forward.look_for_code()
         assert forward._changes_compiled
         names = ("dora", None, "lora")
@@ -134,7 +134,7 @@ def test_a_step_keeps_what_it_reads_while_another_adapter_is_kept_beside(ready, 
 
     with torch.inference_mode():
         attach_lora(model, "lora", adapters["lora"])
-        assert compile_now(forward.parts_beside)
+        assert compile_now(forward.lora_parts)
         forward.look_for_code()
         expected = logits_of(forward, TEXTS, TREES, ("lora",) * 3)
         monkeypatch.setattr(compiled, "share", in_the_middle)
@@ -181,7 +181,7 @@ def test_an_output_layer_is_changed_beside_in_transformers_code_where_its_own_we
         attach_lora(SimpleNamespace(forward=forward, name="qwen3"), "last", brought)
         beside = forward(rows, KeyValueCache(1), torch.arange(count))
         other = LoraAdapter("other", {"lm_head": own}, {"lm_head.weight": weight + 1})
-        with pytest.raises(SettingsError, match=r"changes lm_head\.weight, which cannot be kept beside qwen3"):
+        with pytest.raises(SettingsError, match=r"changes lm_head\.weight, which cannot be attached to qwen3"):
             attach_lora(SimpleNamespace(forward=forward, name="qwen3"), "other", other)
         brought.merge(dict(model.named_parameters()))
         expected = model(ids).logits

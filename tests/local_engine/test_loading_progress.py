@@ -30,7 +30,7 @@ from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.loading_progress import doing, step, timed_loading
 from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving import request_progress
-from stretto.local_engine.serving.request_progress import Wait, tell_waits_of, waiting_for
+from stretto.local_engine.serving.request_progress import Wait, report_waits_of, waiting_for
 from stretto.values.errors import BackendError
 from stretto.values.events import RouteChosen
 from stretto.values.route import Route
@@ -127,20 +127,20 @@ class Reads:
 def test_a_prompt_that_is_read_for_long_is_told_beside_the_name_of_the_model():
     progress = Progress(NAME, lambda: 0.0)
     progress.see(RouteChosen(route=Route(strategy="direct")))
-    tell_waits_of(NAME, short := Reads(0.0))
+    report_waits_of(NAME, short := Reads(0.0))
     assert (progress.phrase(), waiting_for(NAME)) == (f"waiting for {NAME} · 0.0 s", "")
-    tell_waits_of(NAME, long := Reads(3600.0))
+    report_waits_of(NAME, long := Reads(3600.0))
     assert progress.phrase() == f"waiting for {NAME}: reading the prompt, 400 of 1,000 tokens · 0.0 s"
     assert waiting_for() == waiting_for(NAME) == "reading the prompt, 400 of 1,000 tokens"
     assert waiting_for("local:other") == ""
-    tell_waits_of(NAME, other := Reads(0.0))
+    report_waits_of(NAME, other := Reads(0.0))
     assert waiting_for(NAME) != "", "another engine of the model hides no wait"
     del short, long, other
     assert waiting_for() == ""
 
 
 def test_an_engine_tells_how_far_prompts_are_and_who_is_in_the_queue(loaded, start, monkeypatch):
-    monkeypatch.setattr(request_progress, "_TOLD_S", 0.0)
+    monkeypatch.setattr(request_progress, "_REPORTED_S", 0.0)
     model, told, go = replace(loaded("llama"), name=NAME), queue.SimpleQueue(), threading.Semaphore(0)
 
     def forward(rows, cache, keep):

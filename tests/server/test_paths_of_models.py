@@ -6,7 +6,7 @@ from live_server import serving
 from stretto import AsyncStretto, BackendError
 from stretto.local import LocalBackend
 from stretto.local_engine.model.loading.loading_progress import timed_loading
-from stretto.local_engine.serving.request_progress import Wait, tell_waits_of
+from stretto.local_engine.serving.request_progress import Wait, report_waits_of
 from stretto.server.limits.keys import Holder, Keyring
 from stretto.testing import Reply, ScriptedBackend
 
@@ -133,7 +133,7 @@ class Reads:
 @pytest.mark.parametrize("keys", [(), ("mine",)])
 async def test_health_tells_what_requests_wait_for_where_there_are_no_keys(places, keys):
     engine = Reads()
-    tell_waits_of("local:model.gguf", engine)
+    report_waits_of("local:model.gguf", engine)
     async with AsyncStretto(backend(places[0])) as client, serving(client) as live, live.http() as http:
         live.service.keyring = Keyring({key.encode(): Holder(key) for key in keys})
         told = (await http.get("/health")).json()

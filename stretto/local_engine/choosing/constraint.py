@@ -75,8 +75,10 @@ class Constraint:
         if limits.max() < 0:
             raise ConstraintError("response_format allows no token here: nothing the model can write matches it.")
         if logits.device.type == "cpu":
-            held = logits.numpy()
-            np.fmin(held, limits, out=held)  # many times as fast as torch, whose threads would wait for each other
+            numbers = logits.numpy()
+            np.fmin(
+                numbers, limits, out=numbers
+            )  # many times as fast as torch, whose threads would wait for each other
         else:
             torch.fmin(logits, torch.from_numpy(limits).to(logits.device, logits.dtype), out=logits)
 

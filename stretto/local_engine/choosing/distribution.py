@@ -101,6 +101,6 @@ def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenLogprob]
     best, ids = logprobs.topk(min(top, logits.shape[-1]), dim=-1)  # [tokens, top]
     own = [float(row[token]) for row, token in zip(logprobs, tokens, strict=True)]
     return [
-        TokenLogprob(token, value, tuple(zip(beside, values, strict=True)))
-        for token, value, beside, values in zip(tokens, own, ids.tolist(), best.tolist(), strict=True)
+        TokenLogprob(token, value, tuple(zip(others, values, strict=True)))
+        for token, value, others, values in zip(tokens, own, ids.tolist(), best.tolist(), strict=True)
     ]

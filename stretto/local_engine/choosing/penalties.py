@@ -35,7 +35,7 @@ class Penalties:
     def __init__(self, request: Generation, device: torch.device) -> None:
         self._device = device
         self._factor = request.repetition_penalty
-        self._seen = self._ids(sorted(set(request.prompt)) if self._factor != 1.0 else ())
+        self._penalised = self._ids(sorted(set(request.prompt)) if self._factor != 1.0 else ())
         self._biased = self._ids(request.logit_bias)
         self._bias = torch.tensor(list(request.logit_bias.values()), dtype=torch.float32, device=device)
         self._suppressed = self._ids(request.suppress_tokens)
@@ -54,9 +54,9 @@ class Penalties:
         ``path``: drafted tokens between the last committed token and what the row predicts.
         """
         if self._factor != 1.0:
-            seen = torch.cat((self._seen, self._ids(path))) if path else self._seen
-            scores = logits[seen]
-            logits[seen] = torch.where(scores > 0, scores / self._factor, scores * self._factor)
+            penalised = torch.cat((self._penalised, self._ids(path))) if path else self._penalised
+            scores = logits[penalised]
+            logits[penalised] = torch.where(scores > 0, scores / self._factor, scores * self._factor)
         if len(self._biased):
             logits[self._biased] += self._bias.to(logits.dtype)
 
@@ -67,8 +67,8 @@ class Penalties:
         """
         if self._factor != 1.0:
             lowered = torch.where(logits > 0, logits / self._factor, logits * self._factor)
-            seen = torch.zeros_like(logits, dtype=torch.bool).index_fill_(1, self._seen, value=True)
-            logits.copy_(torch.where(seen.scatter_(1, drafted, value=True), lowered, logits))
+            penalised = torch.zeros_like(logits, dtype=torch.bool).index_fill_(1, self._penalised, value=True)
+            logits.copy_(torch.where(penalised.scatter_(1, drafted, value=True), lowered, logits))
         if len(self._biased):
             logits.index_add_(1, self._biased, self._bias.to(logits.dtype).expand(len(logits), -1))
 
@@ -95,7 +95,7 @@ class Penalties:
         self._committed += len(tokens)
         if self._factor != 1.0:
             # Duplicates stay: removing them would make the host wait for a GPU.
-            self._seen = torch.cat((self._seen, self._ids(tokens)))
+            self._penalised = torch.cat((self._penalised, self._ids(tokens)))
         if self._ngrams is not None:
             self._ngrams.add(tokens)
 

@@ -157,10 +157,12 @@ def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
             drawn = unlimited and compiled
             scored = some if drawn else _scored(some, *given)
             tokens = _drawn(some, *given) if drawn else most_probable(scored).tolist()
-            held = scored.numpy() if scored.device.type == "cpu" else scored  # for single numbers, many times as fast
+            numbers = (
+                scored.numpy() if scored.device.type == "cpu" else scored
+            )  # for single numbers, many times as fast
             for place, (row, token) in enumerate(zip(own, tokens, strict=True)):
                 chosen[row] = token
-                if not held[place, token] < torch.inf:
+                if not numbers[place, token] < torch.inf:
                     samplers[row].found_no_number()
     return chosen
 

@@ -125,7 +125,7 @@ class _Mending:
             return [self.mend(part, alone=keyword not in _IN_PLACE) for part in value]
         return self.mend(value) if keyword in _SUBSCHEMA else value
 
-    def _seen(self, schema: Any) -> Mapping[str, Any]:
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
         """Return a schema, or the one that its local reference points to."""
         if isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
             schema = pointed_at(schema["$ref"], self._whole)
@@ -136,7 +136,7 @@ class _Mending:
         if not mended.get("uniqueItems"):
             mended.pop("uniqueItems", None)
             return
-        values = self._seen(mended.get("items")).get("enum")
+        values = self._resolved(mended.get("items")).get("enum")
         if isinstance(values, list) and "prefixItems" not in mended:
             mended["maxItems"] = min(mended.get("maxItems", len(values)), len(values))
 
@@ -144,8 +144,8 @@ class _Mending:
         """Express ``propertyNames`` as one ``patternProperties`` pattern, where nothing else constrains the names."""
         if "propertyNames" not in mended or {"patternProperties", "properties"} & mended.keys():
             return
-        pattern = _pattern_of_names(self._seen(mended["propertyNames"]))
-        if pattern is not None and pattern_is_held(pattern):
+        pattern = _pattern_of_names(self._resolved(mended["propertyNames"]))
+        if pattern is not None and pattern_is_enforced(pattern):
             mended["patternProperties"] = {pattern: mended.get("additionalProperties", True)}
             mended["additionalProperties"] = False
             del mended["propertyNames"]
@@ -176,9 +176,9 @@ class _Mending:
     def _leave_out(self, mended: dict[str, Any]) -> None:
         """Leave out keywords that llguidance cannot handle."""
         for keyword in sorted(self._left_out & mended.keys()):
-            if keyword == "pattern" and pattern_is_held(mended["pattern"]):
+            if keyword == "pattern" and pattern_is_enforced(mended["pattern"]):
                 continue
-            if keyword == "patternProperties" and _are_held(mended[keyword]):
+            if keyword == "patternProperties" and _are_enforced(mended[keyword]):
                 continue
             self.unheld.append(keyword)
             del mended[keyword]
@@ -186,16 +186,16 @@ class _Mending:
                 mended.pop("additionalProperties", None)
 
 
-def pattern_is_held(pattern: Any) -> bool:
+def pattern_is_enforced(pattern: Any) -> bool:
     """Return whether llguidance can enforce a regular expression: one without look-around and back references."""
-    return _is_held({"type": "string", "pattern": pattern})
+    return _is_enforced({"type": "string", "pattern": pattern})
 
 
-def _are_held(patterns: Any) -> bool:
-    return _is_held({"type": "object", "patternProperties": dict.fromkeys(patterns, True)})
+def _are_enforced(patterns: Any) -> bool:
+    return _is_enforced({"type": "object", "patternProperties": dict.fromkeys(patterns, True)})
 
 
-def _is_held(schema: Mapping[str, Any]) -> bool:
+def _is_enforced(schema: Mapping[str, Any]) -> bool:
     from llguidance import LLMatcher  # noqa: PLC0415 - only for requests that need it
 
     failed, _ = LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_json_schema(json.dumps(schema)))
@@ -204,13 +204,13 @@ def _is_held(schema: Mapping[str, Any]) -> bool:
 
 def _pattern_of_names(names: Mapping[str, Any]) -> str | None:
     """Return one pattern that is equivalent to a schema of names; ``None`` if there is none."""
-    said = {keyword: value for keyword, value in names.items() if keyword not in _SAYS_NOTHING_OF_NAMES}
+    rules = {keyword: value for keyword, value in names.items() if keyword not in _SAYS_NOTHING_OF_NAMES}
     if names.get("type", "string") != "string":
         return None
-    if isinstance(pattern := said.get("pattern"), str) and len(said) == 1:
+    if isinstance(pattern := rules.get("pattern"), str) and len(rules) == 1:
         return pattern
-    if said.keys() == {"enum"} and all(isinstance(name, str) for name in said["enum"]) and said["enum"]:
-        return f"^(?:{'|'.join(map(re.escape, said['enum']))})$"
-    if said and said.keys() <= {"minLength", "maxLength"}:
-        return rf"^[\s\S]{{{said.get('minLength', 0)},{said.get('maxLength', '')}}}$"
+    if rules.keys() == {"enum"} and all(isinstance(name, str) for name in rules["enum"]) and rules["enum"]:
+        return f"^(?:{'|'.join(map(re.escape, rules['enum']))})$"
+    if rules and rules.keys() <= {"minLength", "maxLength"}:
+        return rf"^[\s\S]{{{rules.get('minLength', 0)},{rules.get('maxLength', '')}}}$"
     return None

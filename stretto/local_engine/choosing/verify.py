@@ -84,10 +84,10 @@ def verify(
 
 def _look_at(logits: Tensor, verdicts: Sequence[Verified], samplers: Sequence[Sampler]) -> None:
     """Notify the samplers whose tokens were chosen from invalid logits: the highest of a row is NaN or infinite."""
-    held: Any = logits if logits.dtype == torch.bfloat16 else logits.numpy()  # many times as fast for single numbers
+    numbers: Any = logits if logits.dtype == torch.bfloat16 else logits.numpy()  # many times as fast for single numbers
     for number, (verdict, sampler) in enumerate(zip(verdicts, samplers, strict=True)):
         rows = (0, *(node + 1 for node in verdict.nodes))
-        if not all(held[number, row, token] < math.inf for row, token in zip(rows, verdict.tokens, strict=True)):
+        if not all(numbers[number, row, token] < math.inf for row, token in zip(rows, verdict.tokens, strict=True)):
             sampler.found_no_number()
 
 
@@ -106,9 +106,9 @@ def _choose_then_walk(
     A constraint's parser takes time on the host for each row. So requests with a constraint choose only after the
     rows that the walk reaches, with one copy to the host for each token of the longest walk.
     """
-    held = [number for number, sampler in enumerate(samplers) if sampler.constrained]
+    constrained = [number for number, sampler in enumerate(samplers) if sampler.constrained]
     counts = [0 if sampler.constrained else 1 + len(tree) for sampler, tree in zip(samplers, trees, strict=True)]
-    verdicts = _walk_together(logits, trees, samplers, ends, held)
+    verdicts = _walk_together(logits, trees, samplers, ends, constrained)
     if any(counts):
         owners = [sampler for sampler, count in zip(samplers, counts, strict=True) for _ in range(count)]
         paths = [path for tree, count in zip(trees, counts, strict=True) if count for path in _paths(tree)]

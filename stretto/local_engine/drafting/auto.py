@@ -138,7 +138,7 @@ class Auto:
         others: texts outside of the request, for `Suffix`.
         files: further such texts, which do not change.
         writing: number of the request's own text among the others.
-        beside: other sources.
+        extra_sources: other sources.
         experience: experience of sampled and of greedy requests, which is updated.
         source: source of the guesses instead of `Suffix`; for comparisons.
     """
@@ -153,14 +153,14 @@ class Auto:
         files: FileTexts | None = None,
         *,
         writing: int = 0,
-        beside: Sequence[DraftSource] = (),
+        extra_sources: Sequence[DraftSource] = (),
         experience: tuple[Experience, Experience] | None = None,
         source: Suffix | PromptLookup | None = None,
     ) -> None:
         self._cost = cost
         self._source = source or Suffix(others, files)
-        self._beside = beside
-        self._standings = [0] * len(beside)
+        self._extra_sources = extra_sources
+        self._standings = [0] * len(extra_sources)
         self._watch = RepetitionWatch(2)
         elsewhere: list[Texts | FileTexts] = [*others, *([] if files is None else [files])]
         self._others = TextsWatch(elsewhere, writing) if elsewhere else None
@@ -217,9 +217,9 @@ class Auto:
         if self._others is not None:
             match = max(match, self._others.match(context.tokens, context.prompt_length))
         kind = min(max(match.bit_length() - 1, 0), MATCHES - 1)
-        if not self._beside:
+        if not self._extra_sources:
             return kind
-        self._standings = [source.standing(context) for source in self._beside]
+        self._standings = [source.standing(context) for source in self._extra_sources]
         standing = max(self._standings)
         return MATCHES - 1 + standing if standing > 1 or (standing and kind < 2) else kind
 
@@ -228,7 +228,7 @@ class Auto:
         tree = self._source.propose(context, most)
         match = min(self._source.evidence.bit_length(), _LONGEST)
         self._parts = [_calibrated(tree, [match] * len(tree), experience)]
-        for number, (source, standing) in enumerate(zip(self._beside, self._standings, strict=True), 1):
+        for number, (source, standing) in enumerate(zip(self._extra_sources, self._standings, strict=True), 1):
             if standing:
                 tree = source.propose(context, most)
                 kinds = [number * _KINDS + kind for kind in source.kinds]

@@ -29,11 +29,11 @@ class Tail:
     """The end of one of multiple texts in an automaton.
 
     Attributes:
-        held: state of the whole text, and a cursor in it # [3]
+        state: state of the whole text, and a cursor in it # [3]
     """
 
     def __init__(self) -> None:
-        self.held = np.zeros(len(_TAIL), np.int64)
+        self.state = np.zeros(len(_TAIL), np.int64)
 
 
 class SuffixAutomaton:
@@ -46,23 +46,23 @@ class SuffixAutomaton:
     So only substrings of up to ``counted`` tokens are counted, and appending stays O(1).
 
     Attributes:
-        held: the arrays, which are replaced when they are full.
+        arrays: its states and edges, in arrays that are replaced when they are full.
         counted: see above.
     """
 
     def __init__(self, tokens: Sequence[int] = (), *, counted: int = 48) -> None:
         self.counted = counted
         self._capacity = 0  # tokens
-        self.held = _empty(0)
-        self.held.own[STATES], self.held.states[0] = 1, (0, -1, 0, -1)
+        self.arrays = _empty(0)
+        self.arrays.own[STATES], self.arrays.states[0] = 1, (0, -1, 0, -1)
         if tokens:
             self.extend(tokens)
 
     @property
     def match(self) -> int:
         """Length of the text's longest suffix that occurred before."""
-        states = self.held.states
-        return int(states[max(states[self.held.own[LAST], LINK], 0), LENGTH])
+        states = self.arrays.states
+        return int(states[max(states[self.arrays.own[LAST], LINK], 0), LENGTH])
 
     def extend(self, tokens: Sequence[int]) -> None:
         extend(self.roomy(len(tokens)), np.array(tokens, np.int64), self.counted)
@@ -70,21 +70,21 @@ class SuffixAutomaton:
     def extend_from(self, tail: Tail, tokens: Sequence[int]) -> None:
         """Append tokens to the text with this tail."""
         own = self.roomy(len(tokens)).own
-        own[_TAIL] = tail.held
+        own[_TAIL] = tail.state
         self.extend(tokens)
-        tail.held = own[_TAIL]
+        tail.state = own[_TAIL]
 
     def roomy(self, tokens: int) -> Automaton:
         """Return the arrays, with room for this many more tokens."""
-        read = int(self.held.own[READ]) + tokens
+        read = int(self.arrays.own[READ]) + tokens
         if read > self._capacity:
             self._capacity = max(2 * read, _LEAST)
-            small, self.held = self.held, _empty(self._capacity)
-            self.held.own[:] = small.own
-            for new, old, count in zip(self.held[1:3], small[1:3], small.own[[STATES, EDGES]], strict=True):
+            small, self.arrays = self.arrays, _empty(self._capacity)
+            self.arrays.own[:] = small.own
+            for new, old, count in zip(self.arrays[1:3], small[1:3], small.own[[STATES, EDGES]], strict=True):
                 new[:count] = old[:count]
-            index(self.held)
-        return self.held
+            index(self.arrays)
+        return self.arrays
 
 
 def _empty(tokens: int) -> Automaton:

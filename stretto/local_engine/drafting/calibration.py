@@ -57,7 +57,7 @@ STANDINGS = 2
 """Number of standings of a `DraftSource`, except that in which it has nothing to draft."""
 
 _FIRST_GAINS = (-0.002, -0.002, 0.1, 0.1, 0.1)  # matches of 4 tokens and more are tried at once
-_FIRST_GAINS_BESIDE = (0.1,) * STANDINGS
+_FIRST_GAINS_OF_SOURCES = (0.1,) * STANDINGS
 _HIGHEST = 0.98  # no guess is certain
 _LEARN = 1 / 8
 _KEPT = 0.99  # decay: after a hundred trials, one counts 1/e
@@ -102,4 +102,4 @@ class Experience:
     """
 
     guesses: Calibration = field(default_factory=Calibration)
-    gains: Gains = field(default_factory=lambda: Gains(_LEARN, (*_FIRST_GAINS, *_FIRST_GAINS_BESIDE)))
+    gains: Gains = field(default_factory=lambda: Gains(_LEARN, (*_FIRST_GAINS, *_FIRST_GAINS_OF_SOURCES)))

@@ -47,12 +47,12 @@ def _auto(equipment: DraftEquipment) -> Drafter:
         equipment.texts,
         equipment.files,
         writing=equipment.writing,
-        beside=[method.source(equipment) for method in METHODS.values() if method.source is not None],
+        extra_sources=[method.source(equipment) for method in METHODS.values() if method.source is not None],
         experience=equipment.learned.setdefault("auto", (Experience(), Experience())),
     )
     for method in METHODS.values():
-        if method.beside is not None:
-            drafter = method.beside(equipment, drafter)
+        if method.wrap is not None:
+            drafter = method.wrap(equipment, drafter)
     return drafter
 
 

@@ -116,12 +116,12 @@ class DraftModel:
         from stretto.local_engine.model.forward.rows import Rows  # noqa: PLC0415
 
         limit = min(len(self._cached), len(tokens) - 1)
-        held = next((place for place in range(limit) if self._cached[place] != tokens[place]), limit)
-        for start in range(held, len(tokens), _READ_AT_ONCE):
+        known = next((place for place in range(limit) if self._cached[place] != tokens[place]), limit)
+        for start in range(known, len(tokens), _READ_AT_ONCE):
             stop = min(start + _READ_AT_ONCE, len(tokens))
             rows = Rows.following(tokens[start:stop], start, self._device)
             last = torch.tensor([stop - start - 1], device=self._device)
             logits = self._forward(rows, self._cache, last)  # [1, 1, vocabulary]
         self._cached = list(tokens)
-        said = logits[0, 0, :vocabulary].float()
-        return torch.nn.functional.pad(said, (0, vocabulary - len(said)), value=-torch.inf)
+        found = logits[0, 0, :vocabulary].float()
+        return torch.nn.functional.pad(found, (0, vocabulary - len(found)), value=-torch.inf)

@@ -68,7 +68,7 @@ class Method:
         options: takes its options by name, and raises `SettingsError` for values that cannot be used.
         missing: returns what it lacks, given the model's folder and that of a named head: a sentence with a space
             before it, or an empty string. It can raise `SettingsError`.
-        beside: wraps another method's drafter to add its own drafts, if the equipment allows it; `auto` uses this.
+        wrap: wraps another method's drafter to add its own drafts, if the equipment allows it; `auto` uses this.
         source: makes a further source of drafts for ``auto``.
     """
 
@@ -80,5 +80,5 @@ class Method:
     weighs: bool = False
     options: Callable[..., Any] | None = None
     missing: Callable[[Path | None, Path | None], str] | None = None
-    beside: Callable[[DraftEquipment, Drafter], Drafter] | None = None
+    wrap: Callable[[DraftEquipment, Drafter], Drafter] | None = None
     source: Callable[[DraftEquipment], DraftSource] | None = None

@@ -24,7 +24,7 @@ class PromptLookup:
     def __init__(self, longest: int = 3, span: int = 10) -> None:
         self._longest = longest
         self._span = span
-        self._behind: dict[tuple[int, ...], int] = {}  # index of the token after the last occurrence of each n-gram
+        self._next_index: dict[tuple[int, ...], int] = {}  # index of the token after the last occurrence of each n-gram
         self._indexed = 0
         self.evidence = 0
 
@@ -32,7 +32,7 @@ class PromptLookup:
         self.read_on(context)
         tree, self.evidence = DraftTree(), 0
         for size in range(min(self._longest, len(context.tokens)), 0, -1):
-            start = self._behind.get(tuple(context.tokens[-size:]))
+            start = self._next_index.get(tuple(context.tokens[-size:]))
             if start is not None:
                 self.evidence = size
                 copied = context.tokens[start : start + min(self._span, rows)]
@@ -48,5 +48,5 @@ class PromptLookup:
         tokens = context.tokens
         for end in range(max(self._indexed, 1), len(tokens)):
             for size in range(1, min(self._longest, end) + 1):
-                self._behind[tuple(tokens[end - size : end])] = end
+                self._next_index[tuple(tokens[end - size : end])] = end
         self._indexed = len(tokens)

@@ -80,14 +80,14 @@ class StepCost:
         self._table = _GUESSED if measured is None else CostTable(measured)
         self._unit = 1.0  # milliseconds of 1.0 in the table, while the table is a guess
         self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
-        self._seen: dict[int, float] = {}  # milliseconds by number of rows, until there is a table
+        self._observed: dict[int, float] = {}  # milliseconds by number of rows, until there is a table
         self._ratio: dict[int, float] = {}  # observed to tabulated cost of drafted rows, by sequences
         self._drafting_ms = _DRAFTING_MS
 
     def fit(self, measured: Mapping[int, float]) -> None:
         """Use this table from now on; see `CostTable`."""
         self._table, self._unit, self.measured = CostTable(measured), 1.0, True
-        self._seen.clear()
+        self._observed.clear()
         self._ratio.clear()
 
     def __call__(self, rows: int) -> float:
@@ -135,25 +135,25 @@ class StepCost:
                 self._unit *= plain / self(sequences)
         elif not self.measured:
             self._see(rows, took_ms)
-        elif plain is not None and (told := self(rows) - self(sequences)) > 0:
-            ratio, share = self._ratio.get(sequences, 1.0), _LEARN * min(1.0, told / plain)
-            took = min(max((took_ms - plain) / told, _LEAST), _MOST)
+        elif plain is not None and (extra := self(rows) - self(sequences)) > 0:
+            ratio, share = self._ratio.get(sequences, 1.0), _LEARN * min(1.0, extra / plain)
+            took = min(max((took_ms - plain) / extra, _LEAST), _MOST)
             self._ratio[sequences] = ratio + share * (took - ratio)
 
     def _see(self, rows: int, took_ms: float) -> None:
         """Learn the cost of this number of rows from a step, until there is a table."""
         if self.sequences > 1 or 1 not in self._plain:
             return
-        before = self._seen.get(rows, took_ms)
-        self._seen[rows] = before + _LEARN * (took_ms - before)
+        before = self._observed.get(rows, took_ms)
+        self._observed[rows] = before + _LEARN * (took_ms - before)
         plain, ratio, table = self._plain[1], 1.0, dict[int, float]()
-        for known in sorted({*_GUESS, *self._seen}):  # unseen numbers are scaled like the nearest seen one below
+        for known in sorted({*_GUESS, *self._observed}):  # unseen numbers are scaled like the nearest seen one below
             guess = plain * _GUESSED(known)
-            if known in self._seen:
-                ratio = max(1.0, self._seen[known] / guess)
-            table[known] = max(plain, self._seen.get(known, guess * ratio))
-            if known in self._seen:  # fewer rows are assumed to cost no more, until they are seen
-                table |= {fewer: min(ms, table[known]) for fewer, ms in table.items() if fewer not in self._seen}
+            if known in self._observed:
+                ratio = max(1.0, self._observed[known] / guess)
+            table[known] = max(plain, self._observed.get(known, guess * ratio))
+            if known in self._observed:  # fewer rows are assumed to cost no more, until they are seen
+                table |= {fewer: min(ms, table[known]) for fewer, ms in table.items() if fewer not in self._observed}
         self._table, self._unit = CostTable(table), 1.0
 
     def ahead(self, rows: int) -> float:

@@ -63,7 +63,7 @@ class Suffix:
         for number, texts in enumerate(self._others):
             if texts.automaton is not self._searched[number]:  # it was replaced
                 self._searched[number], self._cursors[number] = texts.automaton, 0
-        text, others = self._text.roomy(len(new)), [automaton.held for automaton in self._searched]
+        text, others = self._text.roomy(len(new)), [automaton.arrays for automaton in self._searched]
         tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
         known = self._text.counted, self._shortest
         count = continuations(text, *others, self._files, self._cursors, new, recent, *known, tokens, parents, survival)

@@ -221,10 +221,10 @@ def mix(heads, keys, values, batches, seen, bounds, paths, bends, result, part, 
         end, first, last = start, bounds[start, 0], bounds[start, 1]
         while end < min(count, start + rows) and batches[end] == batches[start]:
             first, last, end = min(first, bounds[end, 0]), max(last, bounds[end, 1]), end + 1
-        head, behind = queries * part // parts, queries * (part + 1) // parts
-        while head < behind:
+        head, end_head = queries * part // parts, queries * (part + 1) // parts
+        while head < end_head:
             own = head // sharing
-            group = min((own + 1) * sharing, behind) - head
+            group = min((own + 1) * sharing, end_head) - head
             place = (batches[start] * keys.shape[1] + first) * slot_step + 4 * own * width
             key, value = keys.ctypes.data + place, values.ctypes.data + place
             rows_see = (seen, paths, bends, first, last)

@@ -55,10 +55,10 @@ def laid_out(numbers: Numbers, target: NDArray[np.uint8]) -> None:
                 _, bit = kind.high_place(quad, half)
                 high |= (laid[:, :, quad::shared, half] >> np.uint32(4) & _LOW) << np.uint32(bit)
         target[..., low : kind.scales_at].view(np.uint32).reshape(high.shape, copy=False)[:] = high
-    for number, held in enumerate((numbers.scales, numbers.minima)):
-        if held is not None:
+    for number, array in enumerate((numbers.scales, numbers.minima)):
+        if array is not None:
             at = kind.scales_at + number * 2 * PANEL
-            of_panels = _filled(held, panels * PANEL).reshape(panels, PANEL, groups).transpose(0, 2, 1)
+            of_panels = _filled(array, panels * PANEL).reshape(panels, PANEL, groups).transpose(0, 2, 1)
             target[..., at : at + 2 * PANEL] = np.ascontiguousarray(of_panels).view(np.uint8)
 
 

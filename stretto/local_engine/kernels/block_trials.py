@@ -32,13 +32,13 @@ def multiply() -> None:
             draw.integers(-4, 4, (2 * PANEL, _INNER // kind.group)).astype(np.float16),
             draw.integers(-4, 4, (2 * PANEL, _INNER // kind.group)).astype(np.float16) if kind.has_minima else None,
         )
-        held = _table([numbers])
+        table = _table([numbers])
         dense = read_back(kind, _blocks(numbers)).reshape(2 * PANEL, _INNER)
         for count in range(1, MOST_ROWS + 2):
             rows = draw.integers(-127, 128, (count, _INNER)).astype(np.float32)
             rows[:, ::GROUP] = 127  # so that the scale of each group is 1
             result = np.empty((count, 2 * PANEL), np.float32)
-            compiled_multiply(AT_FIRST, rows, held.ctypes.data, result, 0, 1)
+            compiled_multiply(AT_FIRST, rows, table.ctypes.data, result, 0, 1)
             if not np.array_equal(result, rows @ dense.T):
                 raise RuntimeError(f"compiled code multiplied {count} rows with codes of {kind.bits} bits wrongly")
 
@@ -63,11 +63,11 @@ def _blocks(weight: Numbers) -> NDArray[np.uint8]:
 
 def _table(weights: list[Numbers]) -> NDArray[np.int64]:
     """Return a table followed by its blocks, in one array."""
-    held = [_blocks(weight) for weight in weights]
-    lines: list[Any] = [(len(held), sum(map(len, held)), weights[0].codes.shape[1], 0)]
-    size, panel = 4 * (1 + len(held)), 0
-    whole = np.empty(size + sum(each.nbytes for each in held) // 8, np.int64)
-    for weight, blocks in zip(weights, held, strict=True):
+    parts = [_blocks(weight) for weight in weights]
+    lines: list[Any] = [(len(parts), sum(map(len, parts)), weights[0].codes.shape[1], 0)]
+    size, panel = 4 * (1 + len(parts)), 0
+    whole = np.empty(size + sum(each.nbytes for each in parts) // 8, np.int64)
+    for weight, blocks in zip(weights, parts, strict=True):
         lines.append((weight.kind.number, panel, len(blocks), whole.ctypes.data + 8 * size))
         whole[size : size + blocks.nbytes // 8] = blocks.reshape(-1).view(np.int64)
         size, panel = size + blocks.nbytes // 8, panel + len(blocks)

@@ -68,8 +68,8 @@ def rounded(rows):
     groups = width // GROUP
     codes, short = np.empty((count, width), np.int8), np.empty((count, 2 * groups), np.int32)
     scales, sums = np.empty((count, groups), np.float32), np.empty((count, groups), np.int32)
-    lows, held = np.empty((count, groups), np.float32), np.empty(GROUP, np.float32)
-    sizes, whole, most = rows.view(np.int32), held.view(np.int32), np.empty(1, np.int32)
+    lows, scaled = np.empty((count, groups), np.float32), np.empty(GROUP, np.float32)
+    sizes, whole, most = rows.view(np.int32), scaled.view(np.int32), np.empty(1, np.int32)
     largest = most.view(np.float32)
     for row in range(count):
         for group in range(groups):
@@ -79,7 +79,7 @@ def rounded(rows):
             most[0] = high
             inverse = _LARGEST / largest[0] if largest[0] > 0 else np.float32(0)
             for at in range(GROUP):
-                held[at] = rows[row, begin + at] * inverse + _ROUNDS
+                scaled[at] = rows[row, begin + at] * inverse + _ROUNDS
             for at in range(GROUP):
                 codes[row, begin + at] = whole[at] - _BITS
             for half in range(2):

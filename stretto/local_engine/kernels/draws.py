@@ -40,8 +40,8 @@ def draw(
         keys: of the positions; see `stretto.local_engine.choosing.noise` # [rows]
         tokens: a well mixed number for each token, see `noise.token_numbers` # [vocabulary]
     """
-    step, beside = logits.stride()
-    if beside != 1:
+    step, column_step = logits.stride()
+    if column_step != 1:
         raise ValueError("the logits of a row are not contiguous")
     rows = len(keys)
     if not rows == len(temperatures) == logits.shape[0] or logits.shape[1] != len(tokens):

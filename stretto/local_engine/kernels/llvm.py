@@ -184,13 +184,13 @@ def horizontal_sums(builder: Any, sums: Sequence[Any]) -> Any:
 
     The order is fixed and no compiler can change it, so a row's sum is the same whatever other rows there are.
     """
-    size, held = PANEL, list(sums)
+    size, vectors = PANEL, list(sums)
     while size > 1:
         size //= 2
-        low = [at for start in range(0, held[0].type.count, 2 * size) for at in range(start, start + size)]
-        pairs = list(zip(held[::2], held[1::2], strict=True)) if len(held) > 1 else [(held[0], held[0])]
-        if len(held) > 1:
+        low = [at for start in range(0, vectors[0].type.count, 2 * size) for at in range(start, start + size)]
+        pairs = list(zip(vectors[::2], vectors[1::2], strict=True)) if len(vectors) > 1 else [(vectors[0], vectors[0])]
+        if len(vectors) > 1:
             low += [at + PANEL for at in low]
         high = [at + size for at in low]
-        held = [builder.fadd(*(shuffle(builder, *pair, half) for half in (low, high))) for pair in pairs]
-    return held[0]
+        vectors = [builder.fadd(*(shuffle(builder, *pair, half) for half in (low, high))) for pair in pairs]
+    return vectors[0]

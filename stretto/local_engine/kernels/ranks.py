@@ -34,8 +34,8 @@ def best(logits: Tensor, rows: Sequence[int], most: int) -> tuple[NDArray[np.int
     if not 1 <= most <= logits.shape[1]:
         raise ValueError(f"{most} tokens of {logits.shape[1]} cannot be named")
     ids, probabilities = np.empty((len(rows), most), np.int64), np.empty((len(rows), most), np.float32)
-    chosen, (step, beside) = np.array(rows, np.int64), logits.stride()
-    if beside != 1:
+    chosen, (step, column_step) = np.array(rows, np.int64), logits.stride()
+    if column_step != 1:
         raise ValueError("the logits of a row are not contiguous")
     ranked(logits.data_ptr(), 4 * step, logits.shape[1], chosen, ids, probabilities)
     return ids, probabilities
@@ -53,15 +53,15 @@ def _any_above(line, least):
 @inner
 def _rank(line, ids, values):
     """Find the largest numbers of a line, in order, and their indices."""
-    held, least, start = 0, np.float32(-np.inf), 0
+    filled, least, start = 0, np.float32(-np.inf), 0
     while start < len(line):
         block = line[start : start + _BLOCK]
-        if held < len(ids) or _any_above(block, least):
+        if filled < len(ids) or _any_above(block, least):
             for at in range(len(block)):
-                if held < len(ids) or block[at] > least:
-                    held = min(held + 1, len(ids))
-                    _insert(start + at, block[at], ids[:held], values[:held])
-                    least = values[held - 1]
+                if filled < len(ids) or block[at] > least:
+                    filled = min(filled + 1, len(ids))
+                    _insert(start + at, block[at], ids[:filled], values[:filled])
+                    least = values[filled - 1]
         start += _BLOCK
 
 

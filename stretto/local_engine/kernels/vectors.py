@@ -147,11 +147,11 @@ def _fill_dots(function: Any, count: int) -> None:
     with loop(builder, builder.sdiv(slots, int64(abreast)), []) as (block, _, _):
         slot = builder.mul(block, int64(abreast))
         first = builder.add(keys, builder.mul(slot, key_step))
-        beside = [offset(builder, first, key_step, number) for number in range(abreast)]
+        addresses = [offset(builder, first, key_step, number) for number in range(abreast)]
         nothing = ir.Constant(VECTOR, [0.0] * PANEL)
         with loop(builder, builder.sdiv(width, int64(PANEL)), [nothing] * _ACROSS) as (chunk, sums, new):
             place = builder.mul(chunk, int64(4 * PANEL))
-            vectors = [load(builder, builder.add(key, place), VECTOR) for key in beside]
+            vectors = [load(builder, builder.add(key, place), VECTOR) for key in addresses]
             for row, line in enumerate(lines):
                 query = load(builder, builder.add(line, place), VECTOR)
                 for vector, total in zip(vectors, sums[row * abreast :], strict=False):

@@ -219,13 +219,13 @@ def _encoded(model: LoadedModel, prompt: BenchPrompt) -> tuple[int, ...]:
 
 def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, temperature: float) -> _Run:
     model = engine.model
-    seen: list[tuple[float, Piece | Finished]] = []  # the first piece and the end
+    events: list[tuple[float, Piece | Finished]] = []  # the first piece and the end
     ended = threading.Event()
 
     def listen(event: Piece | Finished) -> None:
         # Runs in the engine's thread: a reader woken by every piece would take time from what is measured.
-        if isinstance(event, Finished) or not seen:
-            seen.append((time.perf_counter(), event))
+        if isinstance(event, Finished) or not events:
+            events.append((time.perf_counter(), event))
         if isinstance(event, Finished):
             ended.set()
 
@@ -245,7 +245,7 @@ def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, tempera
     except BaseException:  # Ctrl-C: the engine is closed next, which waits for what runs
         handle.cancel()
         raise
-    (first_s, first), (end_s, last) = seen[0], seen[-1]
+    (first_s, first), (end_s, last) = events[0], events[-1]
     assert isinstance(last, Finished)  # noqa: S101 - for the type checker: it is what ended the wait
     if last.error is not None:
         raise last.error

@@ -29,7 +29,7 @@ class Gathering:
         self.coming = 0
         self.arrived = 0
         self._slots = slots
-        self._seen = 0  # value of `arrived` when the queue was last looked at
+        self._last_arrived = 0  # value of `arrived` when the queue was last looked at
         self._until: float | None = None
 
     def whole(self, waiting: int, *, idle: bool) -> bool:
@@ -38,8 +38,8 @@ class Gathering:
         While a batch runs, new requests wait one step for others, and longer for announced ones.
         """
         waited = self._until is not None and not idle
-        quiet = not self.coming and (waited or self._seen == self.arrived)
-        self._seen = self.arrived
+        quiet = not self.coming and (waited or self._last_arrived == self.arrived)
+        self._last_arrived = self.arrived
         now = time.monotonic()
         if quiet or waiting >= self._slots or now > (self._until or now):
             self._until = None

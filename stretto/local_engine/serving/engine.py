@@ -246,8 +246,8 @@ class Engine:
         if name in self._adapters:
             raise SettingsError(f"{self.model.name} has an adapter {name!r} already. Give another name.")
         forward = attach_lora(self.model, name, adapter)
-        if forward is not None and forward.parts_beside:
-            self._serving.compile_too(forward.parts_beside, forward.look_for_code)
+        if forward is not None and forward.lora_parts:
+            self._serving.compile_too(forward.lora_parts, forward.look_for_code)
         self._adapters.add(name)
 
     def cancel(self, handle: Handle) -> None:

@@ -106,7 +106,7 @@ class Handle:
         self.finished = False
         self._cancel = cancel
         self._queue: queue.SimpleQueue[Piece | Finished] = queue.SimpleQueue()
-        self._tell: Listener = listener or self._queue.put
+        self._listener: Listener = listener or self._queue.put
         self._on_stage = on_stage
 
     def __iter__(self) -> Iterator[Piece | Finished]:
@@ -139,7 +139,7 @@ class Handle:
             self.finished = True
             self._log_end(event)  # first: whoever sees the end finds its line in the log
         try:
-            self._tell(event)
+            self._listener(event)
         except Exception:  # noqa: BLE001 - a listener whose event loop is gone must not harm the other requests
             self.cancelled = True
 

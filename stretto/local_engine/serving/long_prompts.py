@@ -110,7 +110,7 @@ def chosen_method(
     if not adapted:
         argument = "long_context='focus'" if given == "focus" else "long_context=FocusOptions(...)"
         raise SettingsError(
-            f"{argument} cannot be used: {model} has no {FOCUS_FILE} beside its weights. Train one with: "
+            f"{argument} cannot be used: {model} has no {FOCUS_FILE} next to its weights. Train one with: "
             f"python -m recipes.focus.train {model}."
         )
     if window is not None:

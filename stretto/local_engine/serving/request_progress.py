@@ -10,9 +10,9 @@ from weakref import ref
 if TYPE_CHECKING:
     from stretto.local_engine.serving.thread import EngineThread
 
-__all__ = ["Wait", "tell_waits_of", "waiting_for"]
+__all__ = ["Wait", "report_waits_of", "waiting_for"]
 
-_TOLD_S = 2.0  # minimum wait before it is reported
+_REPORTED_S = 2.0  # minimum wait before it is reported
 
 
 class Wait(NamedTuple):
@@ -31,7 +31,7 @@ _engines: list[tuple[str, ref[EngineThread]]] = []  # with the names of their mo
 _lock = threading.Lock()
 
 
-def tell_waits_of(name: str, engine: EngineThread) -> None:
+def report_waits_of(name: str, engine: EngineThread) -> None:
     """Include an engine in `waiting_for` as long as it exists."""
     with _lock:
         _engines[:] = [each for each in _engines if each[1]() is not None] + [(name, ref(engine))]
@@ -45,4 +45,4 @@ def waiting_for(name: str = "") -> str:
     with _lock:
         engines = [engine() for of, engine in _engines if not name or of == name]
     waits = [wait for each in engines if each is not None and (wait := each.waits()) is not None]
-    return next((wait.what for wait in waits if time.perf_counter() - wait.since_s >= _TOLD_S), "")
+    return next((wait.what for wait in waits if time.perf_counter() - wait.since_s >= _REPORTED_S), "")

@@ -207,15 +207,15 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - for instance, memory ran out while a request left
             self._fail(self.handles, error)
             self._drop()
-        self._tell_ended()
+        self._notify_ended()
 
     def fail(self, chosen: Sequence[Handle], error: BaseException) -> None:
         """End these requests and all admitted ones with an error."""
         self._fail([*chosen, *self.handles], error)
         self._drop()
-        self._tell_ended()
+        self._notify_ended()
 
-    def _tell_ended(self) -> None:
+    def _notify_ended(self) -> None:
         while self._ended:
             handle, finished = self._ended.popleft()
             handle.tell(finished)
@@ -362,8 +362,8 @@ class Scheduler:
         for handle in handles:
             if not handle.finished:
                 length, model = len(handle.sequence.request.prompt), self._model
-                told = explain(error, model.name, model.device, fits, shared=shared)
-                self._end(handle, Finished("error", length, error=told))
+                reason = explain(error, model.name, model.device, fits, shared=shared)
+                self._end(handle, Finished("error", length, error=reason))
 
     def _end(self, handle: Handle, finished: Finished) -> None:
         handle.finished = True

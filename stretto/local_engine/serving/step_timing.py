@@ -189,8 +189,8 @@ class StepTimer:
             return ""
         about = [type(forward).__name__, str(model.dtype), model.compiled, self._threads, torch.get_num_threads()]
         if isinstance(forward, LlamaForward):
-            held = forward.weights.layers[0].products.values()
-            about += [forward.compiled is not None, *(each.nbytes for each in held if isinstance(each, Blocks))]
+            products = forward.weights.layers[0].products.values()
+            about += [forward.compiled is not None, *(each.nbytes for each in products if isinstance(each, Blocks))]
         try:
             return f"{[key_of(path) for path in files]} {about} {fingerprint()}"
         except OSError:

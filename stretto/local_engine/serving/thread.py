@@ -27,7 +27,7 @@ from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.serving.admission import Gathering, fitting_together
 from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
-from stretto.local_engine.serving.request_progress import Wait, tell_waits_of
+from stretto.local_engine.serving.request_progress import Wait, report_waits_of
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timing import StepTimer
 from stretto.values.errors import BackendError, StrettoError
@@ -95,7 +95,7 @@ class EngineThread:
             self._timer.begin()
         self._thread = EndingThread(self._serve, self.end, f"stretto engine {model.name}")
         self._thread.start()
-        tell_waits_of(model.name, self)
+        report_waits_of(model.name, self)
 
     def forget_learned(self) -> None:
         self._learned.clear()
@@ -368,8 +368,10 @@ class EngineThread:
         wave = scheduler.choose(waiting)
         with self._changed:
             taken = [(handle, source) for handle, source in wave if handle in self._waiting]  # not cancelled meanwhile
-            gone = {id(handle) for handle, _ in taken}
-            self._waiting = deque(handle for handle in self._waiting if not handle.finished and id(handle) not in gone)
+            removed = {id(handle) for handle, _ in taken}
+            self._waiting = deque(
+                handle for handle in self._waiting if not handle.finished and id(handle) not in removed
+            )
         if taken:
             scheduler.admit(taken)
 

@@ -153,8 +153,8 @@ class ChatTemplate:
         heads, tails, inner = self._edges
         longest = range(1, 1 + min(len(content), max(map(len, heads), default=0)))
         before = content in inner or any(content[:length] in tails for length in longest)
-        behind = any(content[-length:] in heads for length in longest)
-        return f"{self._begin if before else ''}{marked}{self._begin if behind else ''}"
+        after = any(content[-length:] in heads for length in longest)
+        return f"{self._begin if before else ''}{marked}{self._begin if after else ''}"
 
     def _count(self, text: str) -> int:
         """Count control tokens in a rendered text that were not marked."""
@@ -175,12 +175,12 @@ class ChatTemplate:
             return set()
         except Exception:  # noqa: BLE001 - a template that refuses these turns may accept those of a request
             return set()
-        _, found, behind = text.rpartition(self._last)
+        _, found, after = text.rpartition(self._last)
         special: Mapping[int, Any] = self._tokenizer.added_tokens_decoder
         return {
             token
             for token, each in special.items()
-            if found and each.special and behind.lstrip().startswith(each.content)
+            if found and each.special and after.lstrip().startswith(each.content)
         }
 
     def _render(self, turns: list[Turn], tools: list[Mapping[str, Any]], arguments: Mapping[str, Any]) -> str:
@@ -241,10 +241,10 @@ class ChatTemplate:
 
     def _up_to_the_last(self, text: str, content: str) -> str:
         """Return the rendered text up to the end of the last turn's content, without the end-of-turn mark."""
-        before, found, behind = text.rpartition(self._last)
+        before, found, after = text.rpartition(self._last)
         if not found or content.strip() not in before:
-            raise RefusedError("it does not show the last message, which was to be gone on with")
-        return before if behind.startswith(" ") else before.rstrip()  # the template may strip its input
+            raise RefusedError("it does not show the last message, which was to be continued")
+        return before if after.startswith(" ") else before.rstrip()  # the template may strip its input
 
     def _check_length(self, text: str, window: int) -> None:
         """Reject a prompt as soon as its beginning is too long. Each try reads four times as much as the last."""
@@ -267,17 +267,17 @@ class ChatTemplate:
     def _ids_between(self, piece: str, *, first: bool) -> list[int]:
         """Encode a part of the text that follows another one."""
         encode = partial(self._ids, add_special_tokens=False)
-        return encode(piece) if first else _behind(encode, piece)
+        return encode(piece) if first else _encoded_after(encode, piece)
 
     def _plain_ids(self, token: str) -> list[int]:
         """Encode the characters of a control token as text."""
         forbidden = set(map(self._tokenizer.convert_tokens_to_ids, self._control))
         forbidden.discard(self._tokenizer.unk_token_id)  # the id of any character unknown to the tokenizer
-        found = _behind(self._plain, token)
+        found = _encoded_after(self._plain, token)
         if forbidden.isdisjoint(found):
             return found
         # The vocabulary contains the token as a word; single characters are not control tokens.
-        found = [each for character in token for each in _behind(self._plain, character)]
+        found = [each for character in token for each in _encoded_after(self._plain, character)]
         if forbidden.isdisjoint(found):
             return found
         raise RequestRejectedError(
@@ -342,7 +342,7 @@ def _changed(value: Any, change: Callable[[str], str]) -> Any:
     return [_changed(each, change) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _behind(encode: Callable[[str], list[int]], piece: str) -> list[int]:
+def _encoded_after(encode: Callable[[str], list[int]], piece: str) -> list[int]:
     """Encode text that follows other text: after a new line, so that no space is put before it."""
     line, found = encode("\n"), encode(f"\n{piece}")
     return found[len(line) :] if line and found[: len(line)] == line else encode(piece)

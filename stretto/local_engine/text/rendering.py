@@ -72,15 +72,15 @@ class Renderer:
             "most": _CHARACTERS + _CHARACTERS_PER_BYTE * len(data),
         }
         with self._lock:
-            kind, said = self._asked(json.dumps(wanted).encode() + b"\n" + data)
+            kind, reply = self._reply_to(json.dumps(wanted).encode() + b"\n" + data)
         match kind:
             case "text":
-                return said
+                return reply
             case "refused":
-                raise RefusedError(said)
-        raise StoppedError(said)
+                raise RefusedError(reply)
+        raise StoppedError(reply)
 
-    def _asked(self, request: bytes) -> tuple[str, str]:
+    def _reply_to(self, request: bytes) -> tuple[str, str]:
         """Return the kind of the process's answer, and the answer."""
         patience = _WAIT_S
         if not (self._running and self._running[0].poll() is None):
@@ -106,9 +106,9 @@ class Renderer:
                 sent.write(request)
                 sent.flush()
                 kind, size = json.loads(answered.readline())
-                said = answered.read(size)
-                if len(said) == size:
-                    return str(kind), said.decode(errors="surrogatepass")
+                reply = answered.read(size)
+                if len(reply) == size:
+                    return str(kind), reply.decode(errors="surrogatepass")
         except BaseException:  # such as Ctrl-C: the next request must not read this one's answer
             _end(self._running)
             raise

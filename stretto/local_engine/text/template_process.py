@@ -29,7 +29,7 @@ __all__ = ["OUT_OF_MEMORY", "serve"]
 OUT_OF_MEMORY = 3
 """Exit status of a process whose template needs too much memory."""
 
-_SAID = 500  # characters of an error message that are sent
+_LONGEST_REASON = 500  # characters of an error message that are sent
 
 
 def serve() -> None:
@@ -39,8 +39,8 @@ def serve() -> None:
     os.dup2(2, 1)
     template: Template | None = None
     source = json.loads(requests.readline())
-    while asked := requests.readline():
-        wanted = json.loads(asked)
+    while line := requests.readline():
+        wanted = json.loads(line)
         _bound(wanted["memory"], wanted["cpu_s"])
         try:
             given = json.loads(requests.read(wanted["bytes"]))
@@ -51,7 +51,7 @@ def serve() -> None:
         except _TooLongError as error:
             _answer(answers, "too long", str(error))
         except Exception as error:  # noqa: BLE001 - a template raises whatever its author wrote
-            _answer(answers, "refused", str(error)[:_SAID] or type(error).__name__)
+            _answer(answers, "refused", str(error)[:_LONGEST_REASON] or type(error).__name__)
 
 
 class _TooLongError(Exception):
@@ -68,8 +68,8 @@ def _rendered(template: Template, given: Mapping[str, Any], most: int) -> str:
     return "".join(parts)
 
 
-def _answer(answers: IO[bytes], kind: str, said: str) -> None:
-    data = said.encode(errors="surrogatepass")
+def _answer(answers: IO[bytes], kind: str, content: str) -> None:
+    data = content.encode(errors="surrogatepass")
     answers.write(json.dumps([kind, len(data)]).encode() + b"\n")
     answers.write(data)
     answers.flush()
@@ -131,7 +131,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 def raise_exception(message: str) -> None:
     """Let a template refuse its messages."""
-    raise TemplateError(str(message)[:_SAID])
+    raise TemplateError(str(message)[:_LONGEST_REASON])
 
 
 def strftime_now(form: str) -> str:

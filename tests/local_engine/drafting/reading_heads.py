@@ -33,14 +33,14 @@ def follow(reader):
     """Logits of what follows: the text, the chain, and a tree # [words] each, by path."""
     found = {(): reader.first()[0]}
     for depth in range(1, len(DRAFTED) + 1):
-        logits = reader.behind([DRAFTED[depth - 1]], [depth - 2])
+        logits = reader.after([DRAFTED[depth - 1]], [depth - 2])
         if logits is None:
             break
         found[tuple(DRAFTED[:depth])] = logits[0]
     torch.testing.assert_close(reader.first()[0], found[()])
-    reader.behind([31, 41], [-1, -1])
+    reader.after([31, 41], [-1, -1])
     for parents, tokens in (((0, 1), (32, 42)), ((3, 2), (43, 33))):
-        logits = reader.behind(tokens, parents)
+        logits = reader.after(tokens, parents)
         if logits is None:
             break
         paths = {0: (31,), 1: (41,), 2: (31, 32), 3: (41, 42)}

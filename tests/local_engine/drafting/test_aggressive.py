@@ -57,7 +57,7 @@ def test_the_place_is_found_again_after_a_change(answer, place):
 
 
 def test_auto_names_it_as_the_source_of_what_it_alone_has_drafted():
-    drafter = Auto(StepCost({1: 10.0, 64: 10.1}), beside=[Aggressive(SOURCE)])
+    drafter = Auto(StepCost({1: 10.0, 64: 10.1}), extra_sources=[Aggressive(SOURCE)])
     tree = drafter.propose(DraftContext([1, 2, 3], 3, 1000), 4)
     assert tree.tokens[:3] == SOURCE[:3]
     assert set(tree.sources) == {"aggressive"}
@@ -166,7 +166,7 @@ def test_an_edit_takes_fewer_steps_than_by_repetitions_alone():
             PromptLookup(),
             Suffix(),
             Aggressive(),
-            Auto(StepCost({1: 10.0, 128: 10.1}), beside=[Aggressive()]),
+            Auto(StepCost({1: 10.0, 128: 10.1}), extra_sources=[Aggressive()]),
         )
     }
     assert found["aggressive"] < 0.95 * found["suffix"] < 0.8 * found["prompt_lookup"]

@@ -13,7 +13,7 @@ def occurrences(part, text):
 
 
 def state_of(automaton, part):
-    held, state = automaton.held, 0
+    held, state = automaton.arrays, 0
     following = {(source, token): target for source, token, target, _ in held.edges[: held.own[1]].tolist()}
     for token in part:
         state = following.get((state, token))
@@ -25,13 +25,13 @@ def state_of(automaton, part):
 def lineage(automaton, state):
     """A state and the shorter suffixes'."""
     states = [int(state)]
-    while (above := automaton.held.states[states[-1], 1]) >= 0:
+    while (above := automaton.arrays.states[states[-1], 1]) >= 0:
         states.append(int(above))
     return states
 
 
 def count_of(automaton, part):
-    return automaton.held.states[state_of(automaton, part), 2]
+    return automaton.arrays.states[state_of(automaton, part), 2]
 
 
 @given(TEXTS)
@@ -52,7 +52,7 @@ def test_it_holds_every_substring_with_its_count_and_nothing_else(text, counted)
 
 @given(TEXTS)
 def test_it_has_at_most_two_states_for_each_token(text):
-    states, edges = SuffixAutomaton(text).held.own[:2]
+    states, edges = SuffixAutomaton(text).arrays.own[:2]
     assert states <= max(2 * len(text), 1)
     assert edges <= 3 * len(text)
 
@@ -63,10 +63,10 @@ def test_it_may_outgrow_its_arrays_at_any_time(text, repeated):
     for _ in range(repeated):
         grown.extend(text)
     assert grown.match == whole.match
-    assert (grown.held.own == whole.held.own).all()
-    states, edges = whole.held.own[:2]
-    assert (grown.held.states[:states] == whole.held.states[:states]).all()
-    assert (grown.held.edges[:edges] == whole.held.edges[:edges]).all()
+    assert (grown.arrays.own == whole.arrays.own).all()
+    states, edges = whole.arrays.own[:2]
+    assert (grown.arrays.states[:states] == whole.arrays.states[:states]).all()
+    assert (grown.arrays.edges[:edges] == whole.arrays.edges[:edges]).all()
 
 
 @given(TEXTS, TEXTS, st.integers(0, 40))
@@ -77,7 +77,7 @@ def test_a_cursor_follows_the_longest_match_while_the_automaton_grows(held, text
     for place, token in enumerate(text):
         known = held[: min(pause + place, len(held))]
         with np.errstate(over="ignore"):  # hashes
-            advance(automaton.held, cursor, token)
+            advance(automaton.arrays, cursor, token)
         # What the cursor can have matched: one token more than before, if the text held then had it.
         length = max(
             size for size in range(length + 2) if size == 0 or occurrences(text[place + 1 - size : place + 1], known)
@@ -86,7 +86,7 @@ def test_a_cursor_follows_the_longest_match_while_the_automaton_grows(held, text
         if place < len(rest):
             automaton.extend([rest[place]])
     matched = int(cursor[1])
-    shorten(automaton.held, cursor, matched)
+    shorten(automaton.arrays, cursor, matched)
     assert state_of(automaton, text[len(text) - matched :]) in lineage(automaton, cursor[0])
 
 
@@ -110,7 +110,7 @@ def test_it_holds_several_texts_that_grow_in_turns(texts, turns):
             for end in range(start + 1, len(text) + 1):
                 part = text[start:end]
                 assert count_of(automaton, part) == sum(occurrences(part, each) for each in texts)
-    states, edges = automaton.held.own[:2]
+    states, edges = automaton.arrays.own[:2]
     assert states <= max(2 * sum(map(len, texts)), 1)
     assert edges <= 3 * sum(map(len, texts))
     assert state_of(automaton, [99]) is None

@@ -124,7 +124,7 @@ def test_dspark_says_itself_how_sure_it_is_of_a_place(tmp_path, loaded, states):
     head = head_of(write(tmp_path, tensors, config), loaded("llama"))
     reader = given(head, states)
     reader.first()
-    reader.behind([31, 32], [-1, -1])
+    reader.after([31, 32], [-1, -1])
     beside = tensors["markov_head.markov_w1.weight"][[31, 32]]
     final = reader._final[1].expand(2, -1)
     expected = torch.cat((final, beside), -1) @ tensors["confidence_head.proj.weight"][0]

@@ -47,7 +47,7 @@ class Head:
         self.path, self.unread = [], 0
         return self.logits()
 
-    def behind(self, tokens, _parents):
+    def after(self, tokens, _parents):
         self.ms += 1
         self.path += tokens
         return self.logits()

@@ -326,7 +326,7 @@ def test_sizes_that_are_no_whole_groups_are_told(tmp_path, tokenizer, caplog):
     tokenizer.save_pretrained(tmp_path)
     with caplog.at_level(logging.WARNING):
         assert not is_in_blocks(load(tmp_path, quantize="int8"))
-    assert "is not held in few bits: compiled code does not run LlamaForCausalLM of these sizes" in caplog.text
+    assert "is not kept quantised in memory: compiled code does not run LlamaForCausalLM of these sizes" in caplog.text
 
 
 def test_without_compiled_code_weights_are_unpacked_and_one_warning_says_so(folder, caplog):
@@ -334,7 +334,7 @@ def test_without_compiled_code_weights_are_unpacked_and_one_warning_says_so(fold
         model = load_model(find_source(f"local:{folder}"), compiled=False, quantize="int8")
     assert isinstance(model.forward.weights.vocabulary, torch.Tensor)
     assert [each.message for each in caplog.records] == [
-        f"local:{folder} is not held in few bits: quantize=int8 needs compiled code on a CPU"
+        f"local:{folder} is not kept quantised in memory: quantize=int8 needs compiled code on a CPU"
     ]
 
 

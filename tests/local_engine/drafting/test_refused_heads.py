@@ -171,7 +171,7 @@ def test_one_beside_the_weights_is_found_and_one_that_does_not_fit_is_left_out(t
     write(folder, *broken("kind"))
     equipment = DraftEquipment(cost=FREE, model=model)
     assert not hasattr(make_drafter("auto", equipment), "wants_states")
-    assert "drafts without the head beside its weights" in caplog.text
+    assert "drafts without the head next to its weights" in caplog.text
     with pytest.raises(SettingsError, match="jetspec"):
         make_drafter("head", equipment)
 

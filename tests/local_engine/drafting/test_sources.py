@@ -62,10 +62,10 @@ def test_what_is_kept_is_bounded():
     texts = Texts(50)
     for start in range(100):
         written(texts, list(range(start, start + 20)))
-        assert texts.automaton.held.own[0] <= 2 * (50 + 1)
+        assert texts.automaton.arrays.own[0] <= 2 * (50 + 1)
     assert drafted([116, 117], texts).tokens == [118]
     written(texts, list(range(1000)))
-    assert texts.automaton.held.own[0] <= 2 * 51
+    assert texts.automaton.arrays.own[0] <= 2 * 51
 
 
 def test_the_oldest_answers_are_forgotten_and_the_latest_stay():

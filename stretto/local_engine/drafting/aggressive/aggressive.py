@@ -14,7 +14,7 @@ __all__ = ["Aggressive"]
 _FLOOR = 0.1  # survival below which nothing is drafted
 _MOST = 64
 _FEW = 8  # tokens drafted while the continuation is uncertain
-_BESIDE = 4  # tokens drafted for the less likely of two continuations
+_ALTERNATIVE = 4  # tokens drafted for the less likely of two continuations
 _SELDOM, _LIKELY = 0.25, 0.5  # probability of repeating a change: below not drafted; from there drafted first
 _RUNS = 5  # kinds of copies, by octaves of the tokens since the last change
 
@@ -111,13 +111,13 @@ class _Growth:
                 end = self._add(end, alignment.source(place, 1), kind)
                 place += 1
                 continue
-            again, behind = _RUNS + Reason.REPEATS, place + len(change.replaced)
+            again, after = _RUNS + Reason.REPEATS, place + len(change.replaced)
             changed = self._add(end.if_(change.claim), change.written, again)
             if change.claim >= _LIKELY:
-                self._add(end.if_(1 - change.claim), alignment.source(place, _BESIDE), kind)
-                end, place = changed, behind
+                self._add(end.if_(1 - change.claim), alignment.source(place, _ALTERNATIVE), kind)
+                end, place = changed, after
             else:
-                self._add(changed, alignment.source(behind, _BESIDE), again)
+                self._add(changed, alignment.source(after, _ALTERNATIVE), again)
                 end = self._add(end.if_(1 - change.claim), alignment.source(place, 1), kind)
                 place += 1
 

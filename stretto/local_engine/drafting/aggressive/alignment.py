@@ -13,7 +13,7 @@ _HERE = 2  # tokens written since the text left the source that must be found ne
 _ANYWHERE = 3  # tokens that must be found anywhere else
 _BEFORE, _AHEAD = 8, 64  # distance from the expected place that counts as near
 _LONGEST = 16  # tokens compared
-_BESIDE = 16  # places compared on either side of the expected one
+_EITHER_SIDE = 16  # places compared on either side of the expected one
 _LONG = 8  # maximum number of tokens of a remembered change
 _SOON = 8  # tokens since the text left the source, up to which its next place is guessed
 _FAR = 64  # tokens after which no place is expected any more
@@ -100,8 +100,8 @@ class Alignment:
     def __init__(self, source: Sequence[int], *, begins: bool = False) -> None:
         self._source = list(source)
         self._pairs: dict[tuple[int, int], list[int]] = {}  # places after each pair of tokens
-        for behind in range(2, len(self._source) + 1):
-            self._pairs.setdefault((self._source[behind - 2], self._source[behind - 1]), []).append(behind)
+        for after in range(2, len(self._source) + 1):
+            self._pairs.setdefault((self._source[after - 2], self._source[after - 1]), []).append(after)
         self._changes: dict[int, dict[tuple[int, ...], Replacement]] = {}  # by the first replaced token, then all
         self.length = len(self._source)
         self.place = 0
@@ -176,26 +176,26 @@ class Alignment:
         places = self._pairs.get((text[end - 2], text[end - 1])) if end > 1 else None
         if places is None:
             return
-        if len(places) > 2 * _BESIDE:
+        if len(places) > 2 * _EITHER_SIDE:
             expected = bisect_left(places, self.place)
-            places = places[max(expected - _BESIDE, 0) : expected + _BESIDE]
+            places = places[max(expected - _EITHER_SIDE, 0) : expected + _EITHER_SIDE]
         best, chosen, agreed = (False, 0, 0), 0, 0
-        for behind in places:
-            length = self._agreeing(text, end, behind)
+        for after in places:
+            length = self._agreeing(text, end, after)
             since = min(length, self.left or 0)
-            near = since >= _HERE and -_BEFORE <= behind - since - self.place <= _AHEAD
-            rank = near, length, -abs(behind - self.place)
+            near = since >= _HERE and -_BEFORE <= after - since - self.place <= _AHEAD
+            rank = near, length, -abs(after - self.place)
             if (near or length >= _ANYWHERE) and rank > best:
-                best, chosen, agreed = rank, behind, since
+                best, chosen, agreed = rank, after, since
         if not chosen:
             return
         if best[0]:
             self._remember(self._source[self.place : chosen - agreed], text[end - (self.left or 0) : end - agreed])
         self.place, self.left, self.run = chosen, 0, 0
 
-    def _agreeing(self, text: Sequence[int], end: int, behind: int) -> int:
-        source, most = self._source, min(_LONGEST, end, behind)
-        return next((size for size in range(most) if text[end - 1 - size] != source[behind - 1 - size]), most)
+    def _agreeing(self, text: Sequence[int], end: int, after: int) -> int:
+        source, most = self._source, min(_LONGEST, end, after)
+        return next((size for size in range(most) if text[end - 1 - size] != source[after - 1 - size]), most)
 
     def _pass(self) -> None:
         """Record that tokens which were replaced before are copied now."""

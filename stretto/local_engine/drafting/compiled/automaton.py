@@ -107,10 +107,10 @@ def append(automaton, token, counted):
     recent = own[RECENT : RECENT + 2]
     advance(automaton, recent, token)
     shorten(automaton, recent, counted)
-    seen = recent[0]
-    while seen >= 0:
-        states[seen, COUNT] += 1
-        seen = np.int64(states[seen, LINK])
+    suffix = recent[0]
+    while suffix >= 0:
+        states[suffix, COUNT] += 1
+        suffix = np.int64(states[suffix, LINK])
     own[READ] += 1
 
 

@@ -55,7 +55,7 @@ def _branch(automaton, which, state, length, mass, parent, heap, pushed):
         length = min(length, np.int64(states[state, LENGTH]))
     if state <= 0:
         return
-    total, held = np.int64(0), 0
+    total, filled = np.int64(0), 0
     times, chosen = np.empty(_BRANCHES, np.int64), np.empty(_BRANCHES, np.int64)
     edge = np.int64(states[state, FIRST])
     while edge >= 0:
@@ -63,15 +63,15 @@ def _branch(automaton, which, state, length, mass, parent, heap, pushed):
         if often == 0:  # too long to be counted
             often = np.int64(1)
         total += often
-        if held < _BRANCHES or often > times[held - 1]:
-            held = min(held + 1, _BRANCHES)
-            at = held - 1
+        if filled < _BRANCHES or often > times[filled - 1]:
+            filled = min(filled + 1, _BRANCHES)
+            at = filled - 1
             while at > 0 and times[at - 1] < often:
                 times[at], chosen[at] = times[at - 1], chosen[at - 1]
                 at -= 1
             times[at], chosen[at] = often, edge
         edge = np.int64(edges[edge, NEXT])
-    for at in range(held):
+    for at in range(filled):
         survival, token = mass * times[at] / total, np.int64(edges[chosen[at], TOKEN])
         if survival >= _FLOOR:
             pushed[0] += 1  # breaks ties: the first wins

@@ -81,8 +81,8 @@ class CompiledLayer:
     def takes(decoder: Decoder) -> bool:
         """Return whether it can run this decoder: it has one layer, in blocks, whose sizes fill all panels."""
         layer, shape = decoder.layers[0], decoder.shape
-        held = all(isinstance(each, Panels) and each.outer % PANEL == 0 for each in layer.products.values())
-        return len(decoder.layers) == 1 and held and shape.width % PANEL == 0 and layer.output_bias is None
+        in_panels = all(isinstance(each, Panels) and each.outer % PANEL == 0 for each in layer.products.values())
+        return len(decoder.layers) == 1 and in_panels and shape.width % PANEL == 0 and layer.output_bias is None
 
     def __call__(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
         """Run it over chains; see `Recurrent.run` for the arguments.

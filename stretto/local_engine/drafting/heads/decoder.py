@@ -35,10 +35,10 @@ def whole_number(
     value = config.get(field)
     value = usual if value is None else value
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < below:
-        said = "is missing" if value is None else f"is {safe_repr(value)}"
+        problem = "is missing" if value is None else f"is {safe_repr(value)}"
         raise SettingsError(
-            f"The head in {where} cannot be run: {field} {said} in its config.json, and a whole number from {least} to "
-            f"{below - 1} is needed."
+            f"The head in {where} cannot be run: {field} {problem} in its config.json, and a whole number from {least} "
+            f"to {below - 1} is needed."
         )
     return value
 
@@ -90,9 +90,9 @@ class Weights:
 
     def matrix(self, name: str, *shape: int) -> Weight:
         """Return the weight of a product, in its fastest form."""
-        return self.held(self.get(name, *shape))
+        return self.converted(self.get(name, *shape))
 
-    def held(self, weight: Tensor) -> Weight:
+    def converted(self, weight: Tensor) -> Weight:
         """Convert the weight of a product to its fastest form."""
         if not self.rounded or weight.shape[1] % GROUP:
             return weight
@@ -309,7 +309,7 @@ def _layer(weights: Weights, prefix: str, shape: Shape, reads: int) -> Layer:
     feed = [weights.get(f"{prefix}mlp.{name}_proj.weight", shape.inner, shape.hidden) for name in ("gate", "up")]
     return Layer(
         norm=weights.norm(f"{prefix}input_layernorm", shape.hidden, shape.epsilon),
-        query_key_value=weights.held(torch.cat(joined)),
+        query_key_value=weights.converted(torch.cat(joined)),
         query_key_value_bias=torch.cat([each for each in biases if each is not None]) if _all_there(biases) else None,
         query_key_norm=torch.cat(
             [each.expand(count, -1) for each, count in zip(norms, counts[:2], strict=True) if each is not None]
@@ -319,7 +319,7 @@ def _layer(weights: Weights, prefix: str, shape: Shape, reads: int) -> Layer:
         output=weights.matrix(f"{prefix}self_attn.o_proj.weight", shape.hidden, shape.heads * shape.width),
         output_bias=weights.find(f"{prefix}self_attn.o_proj.bias", shape.hidden),
         feed_forward_norm=weights.norm(f"{prefix}post_attention_layernorm", shape.hidden, shape.epsilon),
-        gate_up=weights.held(torch.cat(feed)),
+        gate_up=weights.converted(torch.cat(feed)),
         down=weights.matrix(f"{prefix}mlp.down_proj.weight", shape.hidden, shape.inner),
         window=None,
     )

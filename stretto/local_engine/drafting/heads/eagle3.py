@@ -59,7 +59,7 @@ class Eagle3:
         named = config.get(field) or (2, layers // 2, layers - 3)
         self.layers = layers_named(named, count, target, weights.where, field=field)
         self.words = words_of(weights, target)
-        self._fuse = weights.held(fused)
+        self._fuse = weights.converted(fused)
         self._fuse_bias = weights.find("fc.bias", hidden)
         self._one_norm = (
             weights.norm("input_norm", count * target.hidden, shape.epsilon) if _on(config, "norm_before_fc") else None
@@ -139,5 +139,5 @@ def are_in_blocks(embedding: Embedding) -> bool:
 
 def layer_part(embedding: Embedding) -> CompiledPart:
     """Return the part to compile, which depends on the format of the model's input vectors."""
-    held = "blocks" if are_in_blocks(embedding) else "numbers"
-    return CompiledPart(f"head-{held}", "stretto.local_engine.drafting.heads.trial:layer", (held,))
+    kind = "blocks" if are_in_blocks(embedding) else "numbers"
+    return CompiledPart(f"head-{kind}", "stretto.local_engine.drafting.heads.trial:layer", (kind,))

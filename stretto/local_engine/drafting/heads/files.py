@@ -12,9 +12,9 @@ from stretto.local_engine.drafting.heads.nextn import config_of, holds_layer
 from stretto.local_engine.model.loading.misfits import extra_layers, is_extra
 from stretto.values.errors import SettingsError
 
-__all__ = ["BESIDE", "HeadFolder", "find_head"]
+__all__ = ["SUBFOLDER", "HeadFolder", "find_head"]
 
-BESIDE = "head"
+SUBFOLDER = "head"
 """Name of the folder next to a model's weights that is searched for a head."""
 
 _CONFIG = "config.json"
@@ -61,8 +61,8 @@ def find_head(model: Path | None, head: Path | None) -> HeadFolder | None:
         return None
     if model.is_file():
         return HeadFolder(model, config_of(model), own=True) if holds_layer(model) else None
-    if (model / BESIDE).is_dir() and any(any((model / BESIDE).glob(pattern)) for pattern in _FILES):
-        return HeadFolder(model / BESIDE, _config(model / BESIDE))
+    if (model / SUBFOLDER).is_dir() and any(any((model / SUBFOLDER).glob(pattern)) for pattern in _FILES):
+        return HeadFolder(model / SUBFOLDER, _config(model / SUBFOLDER))
     return _native(model)
 
 

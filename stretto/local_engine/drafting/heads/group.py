@@ -43,9 +43,9 @@ class DrafterGroup:
     def join(self, member: HeadDrafter) -> None:
         self._members.add(member)
 
-    def draft(self, asked: HeadDrafter) -> None:
+    def draft(self, requester: HeadDrafter) -> None:
         """Grow the drafts of this drafter and of all that wait for one."""
-        members = [asked, *(member for member in self._members if member is not asked and member.waits)]
+        members = [requester, *(member for member in self._members if member is not requester and member.waits)]
         growing = [(member, draft) for member in members if (draft := member.begin()) is not None]
         asking = [(member.reader, draft, next(draft)) for member, draft in growing]
         while asking:
@@ -59,10 +59,11 @@ class DrafterGroup:
             asking = going_on
 
 
-def _answers(readers: Sequence[Reader], asked: Sequence[Nodes | None]) -> Sequence[Tensor | None]:
+def _answers(readers: Sequence[Reader], requests: Sequence[Nodes | None]) -> Sequence[Tensor | None]:
     recurrent = [reader for reader in readers if isinstance(reader, RecurrentReader)]
     if len(recurrent) == len(readers):
-        return answered(recurrent, asked)
+        return answered(recurrent, requests)
     return [
-        reader.first() if nodes is None else reader.behind(*nodes) for reader, nodes in zip(readers, asked, strict=True)
+        reader.first() if nodes is None else reader.after(*nodes)
+        for reader, nodes in zip(readers, requests, strict=True)
     ]

@@ -35,7 +35,7 @@ class Reader(Protocol):
         """Begin a draft, and return the logits after the last token read # [1, words]."""
         ...
 
-    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
+    def after(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
         """Return the logits after some nodes of the draft.
 
         Args:

@@ -63,7 +63,7 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
         if "head" not in kept:
             folder = _folder(equipment)
             if folder is None:
-                raise SettingsError(f"{model.name} has no head beside its weights.{_REMEDY}")
+                raise SettingsError(f"{model.name} has no head next to its weights.{_REMEDY}")
             rounded = model.device.type == "cpu" and model.compiled is not False
             if rounded:
                 compiled = getattr(getattr(model.forward, "plain", model.forward), "compiled", None)
@@ -85,13 +85,13 @@ def _folder(equipment: DraftEquipment) -> HeadFolder | None:
     """Return the folder of the head. The result is cached, because each request asks."""
     kept, model = equipment.kept, equipment.model
     if "folder of the head" not in kept:
-        beside = None if model is None or model.changed else model.file or model.folder
-        kept["folder of the head"] = find_head(beside, equipment.head)
+        own_folder = None if model is None or model.changed else model.file or model.folder
+        kept["folder of the head"] = find_head(own_folder, equipment.head)
     found: HeadFolder | None = kept["folder of the head"]
     return found
 
 
-def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
+def _with_head(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
     """Let `auto` draft with the head too, if there is one."""
     model, kept = equipment.model, equipment.kept
     if model is None or "no head" in kept:
@@ -106,7 +106,7 @@ def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
         if equipment.head is not None:
             raise
         kept["no head"] = True  # nobody named it, so continue without
-        _log.warning("%s drafts without the head beside its weights: %s", model.name, error)
+        _log.warning("%s drafts without the head next to its weights: %s", model.name, error)
         return drafter
 
 
@@ -121,4 +121,4 @@ def _missing(model: Path | None, head: Path | None) -> str:
 
 _REMEDY = " Name the folder of one as head=, or choose auto."
 
-METHODS = {"head": Method(_head, weighs=True, options=HeadOptions, missing=_missing, beside=_beside)}
+METHODS = {"head": Method(_head, weighs=True, options=HeadOptions, missing=_missing, wrap=_with_head)}

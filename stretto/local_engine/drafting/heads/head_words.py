@@ -68,7 +68,7 @@ def last_product(weights: Weights, hidden: int, target: Target, *, with_words: b
     own = weights.find("lm_head.weight", -1, hidden)
     if own is None and (with_words or hidden != target.hidden):
         raise SettingsError(f"{weights.where} is no whole head: the weight lm_head.weight is missing.")
-    return None if own is None else weights.held(own)
+    return None if own is None else weights.converted(own)
 
 
 def layers_named(

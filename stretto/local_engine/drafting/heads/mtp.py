@@ -45,7 +45,7 @@ def names_of(tensors: Mapping[str, Any], layers: int) -> _Names | None:
 
     ``layers``: number of the model's layers, after which DeepSeek and GLM number this one.
     """
-    behind = f"layers.{layers}."
+    extra_layer = f"layers.{layers}."
     known = (
         _Names("mtp.fc", "mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.layers.0.", "mtp.norm"),
         _Names(
@@ -55,7 +55,13 @@ def names_of(tensors: Mapping[str, Any], layers: int) -> _Names | None:
             "mtp_layers.0.",
             "mtp_layers.0.final_layernorm",
         ),
-        _Names(f"{behind}eh_proj", f"{behind}enorm", f"{behind}hnorm", behind, f"{behind}shared_head.norm"),
+        _Names(
+            f"{extra_layer}eh_proj",
+            f"{extra_layer}enorm",
+            f"{extra_layer}hnorm",
+            extra_layer,
+            f"{extra_layer}shared_head.norm",
+        ),
     )
     return next((names for names in known if f"{names.joined}.weight" in tensors), None)
 

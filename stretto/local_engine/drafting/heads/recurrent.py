@@ -18,7 +18,7 @@ from stretto.local_engine.model.forward.segments import Segment
 __all__ = ["READ_AT_ONCE", "Nodes", "Recurrent", "RecurrentReader", "answered"]
 
 Nodes = tuple[Sequence[int], Sequence[int]]
-"""Tokens of draft nodes, and the parents of these nodes; see `Reader.behind`."""
+"""Tokens of draft nodes, and the parents of these nodes; see `Reader.after`."""
 
 READ_AT_ONCE = 512
 """Maximum number of committed rows that wait to be read, so that their mask does not get too large."""
@@ -62,14 +62,14 @@ class RecurrentReader:
     def __init__(self, head: Recurrent, device: torch.device) -> None:
         self.head, self._device = head, device
         self.cache = KeyValueCache(1)
-        self._held = 0  # committed rows in the cache
+        self._committed = 0  # committed rows in the cache
         self._unread: list[tuple[Sequence[int], Tensor]] = []
         self._last: tuple[Tensor, Tensor] | None = None  # output of the last committed row # [own], [1, words]
         self._tokens: list[int] = []  # of the draft's nodes
         self._parents: list[int] = []
         self._given: list[Tensor] = []  # output of each node # [own]
         self.new = 0  # number of last rows of the prepared run whose logits are wanted
-        self.said: Tensor | None = None  # their logits # [new, words]
+        self.new_logits: Tensor | None = None  # their logits # [new, words]
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
         """See `Reader`. The work is delayed until the next draft begins, or many rows have accumulated."""
@@ -80,7 +80,7 @@ class RecurrentReader:
     def first(self) -> Tensor:
         return answered([self], [None])[0]
 
-    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor:
+    def after(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor:
         return answered([self], [(tokens, parents)])[0]
 
     def prepare(self, nodes: Nodes | None) -> tuple[Tensor, Rows] | None:
@@ -94,7 +94,7 @@ class RecurrentReader:
             if self._unread:
                 return self._unread_rows()
             assert self._last is not None  # noqa: S101 - for the type checker: the prompt was read
-            self.said = self._last[1]
+            self.new_logits = self._last[1]
             return None
         assert self._last is not None  # noqa: S101 - as above
         tokens, parents = nodes
@@ -108,7 +108,7 @@ class RecurrentReader:
 
     def take(self, given: Tensor, logits: Tensor) -> None:
         """Store the output of a run for its new rows # [new, own], [new, words]."""
-        self.said = logits
+        self.new_logits = logits
         if self._tokens:
             self._given += list(given)
         else:
@@ -117,8 +117,8 @@ class RecurrentReader:
     def _unread_rows(self) -> tuple[Tensor, Rows]:
         tokens = [token for some, _ in self._unread for token in some]
         before = self.head.enter(torch.cat([own for _, own in self._unread]))
-        self._unread, first, self.new = [], self._held, 1
-        self._held += len(tokens)
+        self._unread, first, self.new = [], self._committed, 1
+        self._committed += len(tokens)
         return before, Rows.following(tokens, first, self._device)
 
     def _catch_up(self) -> None:
@@ -131,7 +131,7 @@ class RecurrentReader:
             answered([self], [None])
 
     def _chain_rows(self, count: int, new: int) -> Rows:
-        rows, one = Rows.following(self._tokens[-new:], self._held + count - new, self._device), slice(0, 1)
+        rows, one = Rows.following(self._tokens[-new:], self._committed + count - new, self._device), slice(0, 1)
         if new > 1:
             return rows
         return replace(rows, segments=(Segment(one, one, one, rows.kv_len),))  # it sees everything, and needs no mask
@@ -141,20 +141,20 @@ class RecurrentReader:
         for node, parent in enumerate(self._parents):
             lines.append((lines[parent] if parent >= 0 else 0) | 1 << node)
             depths.append(depths[parent] + 1 if parent >= 0 else 0)
-        slots = torch.arange(self._held, self._held + count, device=self._device)[None]
+        slots = torch.arange(self._committed, self._committed + count, device=self._device)[None]
         return Rows(
             torch.tensor([self._tokens], device=self._device),
-            torch.tensor([depths], device=self._device) + self._held,
-            self._held + count,
+            torch.tensor([depths], device=self._device) + self._committed,
+            self._committed + count,
             slots=slots,
             ancestry=torch.from_numpy(ancestry(lines).copy()).to(self._device)[None],
         )
 
 
-def answered(readers: Sequence[RecurrentReader], asked: Sequence[Nodes | None]) -> list[Tensor]:
-    """Run a head for its readers; return the logits of `RecurrentReader.first`, or of `behind` if there are nodes."""
+def answered(readers: Sequence[RecurrentReader], requests: Sequence[Nodes | None]) -> list[Tensor]:
+    """Run a head for its readers; return the logits of `RecurrentReader.first`, or of `after` if there are nodes."""
     running, before, parts, wanted, start = list[RecurrentReader](), list[Tensor](), list[Part](), list[int](), 0
-    for reader, nodes in zip(readers, asked, strict=True):
+    for reader, nodes in zip(readers, requests, strict=True):
         prepared = reader.prepare(nodes)
         if prepared is not None:
             running.append(reader)
@@ -168,6 +168,6 @@ def answered(readers: Sequence[RecurrentReader], asked: Sequence[Nodes | None]) 
         given, final = head.run(tokens, torch.cat(before)[None], parts)
         logits, sizes = head.logits(final[0, wanted]), [reader.new for reader in running]
         pieces = torch.split(given[0, wanted], sizes), torch.split(logits, sizes)
-        for reader, own, said in zip(running, *pieces, strict=True):
-            reader.take(own, said)
-    return [reader.said for reader in readers if reader.said is not None]
+        for reader, own, own_logits in zip(running, *pieces, strict=True):
+            reader.take(own, own_logits)
+    return [reader.new_logits for reader in readers if reader.new_logits is not None]

@@ -61,7 +61,7 @@ def _order(tokens: NDArray[np.int32], count: int) -> NDArray[np.int32]:
     rank = np.unique(tokens, return_inverse=True)[1].astype(np.int64)
     known = 1
     while known < DEEPEST:
-        behind = np.concatenate([rank[known:], np.zeros(known, np.int64)])
-        rank = np.unique(rank * (rank.max() + 1) + behind, return_inverse=True)[1]
+        shifted = np.concatenate([rank[known:], np.zeros(known, np.int64)])
+        rank = np.unique(rank * (rank.max() + 1) + shifted, return_inverse=True)[1]
         known *= 2
     return np.argsort(rank[:count], kind="stable").astype(np.int32)

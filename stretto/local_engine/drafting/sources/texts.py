@@ -56,14 +56,14 @@ class Texts:
     def add(self, writing: DraftText, new: Sequence[int]) -> None:
         """Add tokens to a text; only `DraftText` calls this."""
         new = new[-self._limit :]
-        if self._held + len(new) > self._limit:
+        if self._total + len(new) > self._limit:
             self._forget(self._limit // 2 - len(new))
         if writing.automaton is not self.automaton:  # it began in one that was replaced
             writing.automaton, writing.tail = self.automaton, self._tails.pop(writing.number, Tail())
         text = self._written.pop(writing.number, [])
         text += new
         self._written[writing.number] = text
-        self._held += len(new)
+        self._total += len(new)
         self.automaton.extend_from(writing.tail, new)
 
     def _forget(self, left: int) -> None:
@@ -78,7 +78,7 @@ class Texts:
 
     def _begin(self, texts: dict[int, list[int]]) -> None:
         self.automaton, self.grams, self._written = SuffixAutomaton(), Grams(self._limit), texts
-        self._held = sum(map(len, texts.values()))
+        self._total = sum(map(len, texts.values()))
         self._tails = {number: Tail() for number in texts}
         for number, text in texts.items():
             self.automaton.extend_from(self._tails[number], text)

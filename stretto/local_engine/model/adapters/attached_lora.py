@@ -44,7 +44,7 @@ def attach_lora(model: LoadedModel, name: str, adapter: LoraAdapter) -> LlamaFor
         does = "changes" if weight.removesuffix(".weight") in adapter.changes else "replaces"
         raise SettingsError(
             f"The adapter {str(adapter.folder)!r} {does} {weight}{' as a whole' if does == 'replaces' else ''}, which "
-            f"cannot be kept beside {model.name}. Merge it: adapter={str(adapter.folder)!r}."
+            f"cannot be attached to {model.name} unmerged. Merge it: adapter={str(adapter.folder)!r}."
         )
     with torch.inference_mode():
         if isinstance(forward, LlamaForward):
@@ -52,7 +52,7 @@ def attach_lora(model: LoadedModel, name: str, adapter: LoraAdapter) -> LlamaFor
             return forward
         if not isinstance(forward, TransformersForward):
             raise SettingsError(
-                f"Adapters cannot be kept beside {model.name}. Merge one: adapter={str(adapter.folder)!r}."
+                f"Adapters cannot be attached to {model.name} unmerged. Merge one: adapter={str(adapter.folder)!r}."
             )
         forward.attach_lora(name, _unmerged_modules(forward, adapter))
     return None
@@ -70,20 +70,20 @@ def _unmerged_products(forward: LlamaForward, adapter: LoraAdapter) -> Places:
                 shapes[f"model.layers.{number}.{module}.weight"] = (outer, _inner(weight))
     if "lm_head" in adapter.changes:
         raise SettingsError(
-            f"The adapter {str(adapter.folder)!r} changes lm_head, and beside the weights only products of layers are "
-            f"changed. Merge it: adapter={str(adapter.folder)!r}."
+            f"The adapter {str(adapter.folder)!r} changes lm_head, but an unmerged adapter can change only products "
+            f"of layers. Merge it: adapter={str(adapter.folder)!r}."
         )
     adapter.check(shapes)
-    beside: dict[tuple[int, str], UnmergedLora] = {}
+    places: dict[tuple[int, str], UnmergedLora] = {}
     for number, layer in enumerate(forward.weights.layers):
         for name, weight in layer.products.items():
             parts = _parts_of(forward, name, weight)
             changes = [(adapter.changes.get(f"model.layers.{number}.{module}"), outer) for module, outer in parts]
             if any(change is not None for change, _ in changes):
-                beside[number, name] = made = UnmergedLora.joined(changes, weight)
+                places[number, name] = made = UnmergedLora.joined(changes, weight)
                 for each in made.changes:
                     adapter.check_numbers(f"{name} of layer {number}", each.factor)
-    return beside
+    return places
 
 
 def _unmerged_modules(forward: TransformersForward, adapter: LoraAdapter) -> dict[str, UnmergedLora]:

@@ -55,9 +55,9 @@ class _Adapter:
     def of(cls, places: Places, layers: int) -> _Adapter:
         spans, widest = np.zeros((layers, len(_PRODUCTS), 2), np.int64), 1
         lines, arrays = list[list[int]](), list[NDArray[np.float32]]()
-        for (layer, name), beside in places.items():
+        for (layer, name), unmerged in places.items():
             begin, own = len(lines), 0
-            for change in beside.changes:
+            for change in unmerged.changes:
                 parts = [_array(change.down), _array(change.up.T)]
                 if change.factor is not None:
                     parts.append(_array(change.factor))

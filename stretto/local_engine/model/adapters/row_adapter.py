@@ -36,11 +36,11 @@ class RowAdapter(Protocol):
         """Return the input vectors of all rows, with ``read_in`` for those of tokens # [batch, rows, hidden]."""
         ...
 
-    def behind_layer(self, number: int, state: Tensor, read: Tensor, rows: Rows) -> Tensor:
+    def after_layer(self, number: int, state: Tensor, read: Tensor, rows: Rows) -> Tensor:
         """Return the residual stream after a layer whose feed-forward read ``read`` # [batch, rows, hidden]."""
         ...
 
-    def behind_norm(self, state: Tensor, rows: Rows) -> Tensor:
+    def after_norm(self, state: Tensor, rows: Rows) -> Tensor:
         """Return the final states, after the last norm # [batch, rows, hidden]."""
         ...
 

@@ -119,18 +119,18 @@ class PrefixCache:
         ``None`` if its tenant alone would use most, and has nothing to drop.
         """
         out: list[_Kept] = []
-        held = Counter[Hashable]({tenant: size})
+        bytes_by_tenant = Counter[Hashable]({tenant: size})
         for kept in left:
-            held[kept.tenant] += kept.bytes
+            bytes_by_tenant[kept.tenant] += kept.bytes
             tokens += len(kept.tokens)
-        while left and (sum(held.values()) > self._limit_bytes or tokens > self._limit_tokens):
-            most = max(held.values())
+        while left and (sum(bytes_by_tenant.values()) > self._limit_bytes or tokens > self._limit_tokens):
+            most = max(bytes_by_tenant.values())
             stale = self._brought - left[0].used_at > _STALE * self._limit_bytes
-            chosen = next((kept for kept in left if stale or held[kept.tenant] == most), None)
+            chosen = next((kept for kept in left if stale or bytes_by_tenant[kept.tenant] == most), None)
             if chosen is None:
                 return None
             left.remove(chosen)
-            held[chosen.tenant] -= chosen.bytes
+            bytes_by_tenant[chosen.tenant] -= chosen.bytes
             tokens -= len(chosen.tokens)
             out.append(chosen)
         return out

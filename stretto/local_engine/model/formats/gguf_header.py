@@ -266,7 +266,7 @@ class _Reader:
             for _ in range(count):  # hundreds of thousands, in a vocabulary
                 at += _LENGTH.size + _LENGTH.unpack_from(self._data, at)[0]
                 if at > self._size:
-                    raise DamagedFileError("a text in its head ends behind the file")
+                    raise DamagedFileError("a text in its head extends past the end of the file")
             self._at = at
             return count
         if kind not in _NUMBERS:

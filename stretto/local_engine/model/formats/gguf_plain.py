@@ -238,7 +238,7 @@ def _config(header: Header) -> _Config | None:
     """Return the sizes; ``None`` if the file lacks some, or has settings that these models do not have."""
     if header.architecture not in (_TURNED, _BIASED, _NORMED):
         return None
-    said = header.metadata.get
+    metadata = header.metadata.get
     heads, hidden = header.count("attention.head_count"), header.count("embedding_length")
     head = header.count("attention.key_length")
     if head is None and header.architecture == _TURNED:
@@ -254,11 +254,11 @@ def _config(header: Header) -> _Config | None:
         "intermediate_size": header.count("feed_forward_length"),
         "vocab_size": next((each.shape[0] for each in header.tensors if each.name == "token_embd.weight"), None),
         "max_position_embeddings": header.context_window,
-        "rms_norm_eps": said(f"{header.architecture}.attention.layer_norm_rms_epsilon"),
-        "rope_theta": said(f"{header.architecture}.rope.freq_base"),
+        "rms_norm_eps": metadata(f"{header.architecture}.attention.layer_norm_rms_epsilon"),
+        "rope_theta": metadata(f"{header.architecture}.rope.freq_base"),
     }
-    if said(f"{header.architecture}.rope.scaling.type", "none") != "none" or None in found.values():
+    if metadata(f"{header.architecture}.rope.scaling.type", "none") != "none" or None in found.values():
         return None
     tied = all(tensor.name != "output.weight" for tensor in header.tensors)
     sizes: dict[str, Any] = found
-    return _Config(**sizes, eos_token_id=said("tokenizer.ggml.eos_token_id"), tie_word_embeddings=tied)
+    return _Config(**sizes, eos_token_id=metadata("tokenizer.ggml.eos_token_id"), tie_word_embeddings=tied)

@@ -218,7 +218,9 @@ def _weights(
     processor = _processor(header, config.to_dict())
     names = _names(header, processor, hollow)
     last, extra = header.count("block_count") or 0, nextn_layers(header)
-    behind = tuple(f"blk.{number}." for number in range(last - extra, last))  # extra layers; a draft head may read them
+    extra_layers = tuple(
+        f"blk.{number}." for number in range(last - extra, last)
+    )  # extra layers; a draft head may read them
     joined: dict[str, dict[str, torch.Tensor]] = {"tensors": {}}  # experts, which the processor joins
     data = mapped(header)
     for tensor in header.tensors:
@@ -229,7 +231,7 @@ def _weights(
         if name is not None and tensor.name in TABLES:
             yield name, unpacked_table(header, tensor, data, dtype)
             continue
-        if tensor.name in _UNUSED or tensor.name.startswith(behind):
+        if tensor.name in _UNUSED or tensor.name.startswith(extra_layers):
             continue
         result = processor.process(
             weights=numbers_of(header, tensor, data),

@@ -80,9 +80,9 @@ def _state_of_bytes(header: Header) -> dict[str, Any] | None:
     It behaves like transformers' tokenizer as corrected by `_made`. The only difference: marks with letters outside the
     alphabet of bytes, such as DeepSeek's, stay whole here.
     """
-    said, whole = header.metadata.get, _takes_whole(header)
-    cuts, template = _CUTS.get(said(f"{_FIELD}pre", "default")), said("tokenizer.chat_template")
-    if said(f"{_FIELD}model") != "gpt2" or cuts is None or not (template is None or isinstance(template, str)):
+    metadata, whole = header.metadata.get, _takes_whole(header)
+    cuts, template = _CUTS.get(metadata(f"{_FIELD}pre", "default")), metadata("tokenizer.chat_template")
+    if metadata(f"{_FIELD}model") != "gpt2" or cuts is None or not (template is None or isinstance(template, str)):
         return None
     names = [_FIELD + name for name in ("tokens", "token_type", "merges")]
     tokens, types, merges = map(read_arrays(header, names).get, names)
@@ -92,7 +92,7 @@ def _state_of_bytes(header: Header) -> dict[str, Any] | None:
     numbers = {
         name: number
         for name, own in (_ENDS | _OTHERS).items()
-        if name not in shown and (number := said(f"{_FIELD}{own}_token_id")) is not None
+        if name not in shown and (number := metadata(f"{_FIELD}{own}_token_id")) is not None
     }
     special, users = {*numbers.values()}, set[int]()
     letters = {byte: chr(code) for code, byte in byte_alphabet().items()}
@@ -108,7 +108,7 @@ def _state_of_bytes(header: Header) -> dict[str, Any] | None:
         return None
     named = {name: tokens[number] for name, number in numbers.items()}
     adds = {"bos_token": whole, "eos_token": False}  # defaults for fields that the file lacks
-    first, last = (named.get(name) if said(f"{_FIELD}add_{name}", add) else None for name, add in adds.items())
+    first, last = (named.get(name) if metadata(f"{_FIELD}add_{name}", add) else None for name, add in adds.items())
     marks = {mark: vocabulary[mark] for mark in (first, last) if mark is not None}
 
     def around(sequence: str, number: int) -> list[Any]:
@@ -152,9 +152,9 @@ def _takes_whole(header: Header) -> bool:
 
 def _ordinary(header: Header, types: tuple[Any, ...] | None) -> dict[str, int]:
     """Return ordinary tokens used for padding or unknown: as special tokens they would be missing from every text."""
-    said = header.metadata.get
-    ends = [said(f"{_FIELD}{own}_token_id") for own in _ENDS.values()]
-    found = {name: said(f"{_FIELD}{own}_token_id") for name, own in _OTHERS.items()}
+    metadata = header.metadata.get
+    ends = [metadata(f"{_FIELD}{own}_token_id") for own in _ENDS.values()]
+    found = {name: metadata(f"{_FIELD}{own}_token_id") for name, own in _OTHERS.items()}
     return {
         name: number
         for name, number in found.items()

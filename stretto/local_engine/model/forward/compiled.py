@@ -169,10 +169,10 @@ def _weight(norm: Norm | None) -> Tensor | None:
 
 
 def _embedding(table: Tensor | Panels) -> Embedding:
-    held, layout = (table.held, table.layout) if isinstance(table, Panels) else (table, TABLE)
-    if not held.is_contiguous():
+    data, layout = (table.held, table.layout) if isinstance(table, Panels) else (table, TABLE)
+    if not data.is_contiguous():
         raise ValueError("the input vectors have gaps between them")
-    return Embedding(held.data_ptr(), layout, _STORED.get(held.dtype, FLOAT32))
+    return Embedding(data.data_ptr(), layout, _STORED.get(data.dtype, FLOAT32))
 
 
 def _whole(tensor: Tensor) -> NDArray[Any]:

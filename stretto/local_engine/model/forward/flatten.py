@@ -47,7 +47,7 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
     tokens = np.array(
         [[text[-1], *tree.tokens, *(0,) * (rows - 1 - len(tree))] for text, tree in zip(texts, trees, strict=True)]
     )
-    first, beside = np.array(starts)[:, None], np.arange(rows)
+    first, offsets = np.array(starts)[:, None], np.arange(rows)
     blank = tokens < 0
     some_blank = bool(blank.any())
     counts = [rows if some_blank else 1 + len(tree) for tree in trees]
@@ -58,7 +58,7 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
         torch.from_numpy(tokens).to(device),
         torch.from_numpy(first + _stacked([depths for depths, _ in shapes])).to(device),
         kv_len,
-        slots=torch.from_numpy(first + beside).to(device),
+        slots=torch.from_numpy(first + offsets).to(device),
         ancestry=torch.from_numpy(_stacked([ancestry for _, ancestry in shapes])).to(device),
         blank=torch.from_numpy(blank).to(device) if some_blank else None,
         real=real,

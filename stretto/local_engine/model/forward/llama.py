@@ -133,13 +133,13 @@ class LlamaForward:
                 self.look_for_code()
 
     @property
-    def parts_beside(self) -> tuple[Part, ...]:
+    def lora_parts(self) -> tuple[Part, ...]:
         """What has to be compiled for unmerged adapters; nothing if compiled code will not run them."""
         return (compiled_parts.changed_forward(self.weights.kind),) if self.weights.runs_whole else ()
 
     def look_for_code(self) -> None:
         """Run rows with adapters in compiled code from now on, if that is ready. No such row may be running."""
-        self._changes_compiled = self.compiled is not None and are_ready(self.parts_beside)
+        self._changes_compiled = self.compiled is not None and are_ready(self.lora_parts)
 
     def parts_for(self, adapter: RowAdapter) -> tuple[Part, ...]:
         """Return what has to be compiled for an adapter; nothing if compiled code does not run the model."""
@@ -250,11 +250,11 @@ class LlamaForward:
             added = multiplied(number, "down", gated * up)
             state = state + (added if layer.down_norm is None else layer.down_norm(added))
             if adapter is not None:
-                state = adapter.behind_layer(number, state, normed, rows)
+                state = adapter.after_layer(number, state, normed, rows)
         if rows.states is not None and LAST in rows.states.layers:
             _hand_out(rows, LAST, self.weights.norm(state))
         if adapter is not None:
-            return adapter.behind_norm(self.weights.norm(state), rows).index_select(1, keep)
+            return adapter.after_norm(self.weights.norm(state), rows).index_select(1, keep)
         if real is None and tokens.shape[1] > 1:
             state = state.index_select(1, keep)
         return self.weights.norm(state)

@@ -108,7 +108,7 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
         norms = (norm_weight(attention.q_norm) * query_norm_scale(attention), norm_weight(attention.k_norm))
         norm = torch.cat([each.expand(count, -1) for each, count in zip(norms, heads, strict=True)])
     has_four = hasattr(layer, "pre_feedforward_layernorm")
-    behind = layer.pre_feedforward_layernorm if has_four else layer.post_attention_layernorm
+    after = layer.pre_feedforward_layernorm if has_four else layer.post_attention_layernorm
     taken = Layer(
         norm=Norm(norm_weight(layer.input_layernorm), epsilon),
         query_key_value=_join("weight", *products["query_key_value"]),
@@ -116,7 +116,7 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
         query_key_norm=norm,
         output=_join("weight", *products["output"]),
         output_bias=_join("bias", *products["output"]),
-        feed_forward_norm=Norm(norm_weight(behind), epsilon),
+        feed_forward_norm=Norm(norm_weight(after), epsilon),
         gate_up=_join("weight", *products["gate_up"]),
         down=_join("weight", *products["down"]),
         window=window,

@@ -66,7 +66,7 @@ class LlamaWeights:
             freed.add(self.layers[-1].nbytes)
         self.in_panels = self.is_widened = False
         self.kind, self.runs_whole, self.mapped = "", False, 0
-        self._held: torch.dtype | None = None  # see `held_as`
+        self._panel_dtype: torch.dtype | None = None  # see `held_as`
 
     def parts(self) -> tuple[Part, ...]:
         """Return what `pack` needs compiled; nothing if torch's kernels are faster."""
@@ -76,8 +76,8 @@ class LlamaWeights:
         weights = self._dense()
         if not self._better_in_panels(weights):
             return ()
-        self._held = held_as(weights)
-        self.kind = kind_of(weights, self._held)
+        self._panel_dtype = held_as(weights)
+        self.kind = kind_of(weights, self._panel_dtype)
         self.runs_whole = self._fill_panels(weights[1:])
         return compiled_parts.product(self.kind), *((compiled_parts.forward(self.kind),) if self.runs_whole else ())
 
@@ -93,7 +93,7 @@ class LlamaWeights:
         self.in_panels, fill = self._better_in_panels(weights), self._fill_panels(weights[1:])
         layout = None
         if self.in_panels:
-            layout = layout_for(weights, dtype=self._held)
+            layout = layout_for(weights, dtype=self._panel_dtype)
             self.kind = kind_of(weights, layout.dtype)
             self.norm = self.norm.as_type(torch.float32)
         del weights

@@ -95,10 +95,10 @@ class TransformersForward:
             cache.begin(own, sequence=sequence)
             wanted = torch.isin(chosen, keep).nonzero()[:, 0]
             with self._as_wanted(side, adapter):
-                said = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
+                logits = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
             _collect(rows, own, sequence, chosen)
-            part = said.new_zeros(rows.tokens.shape[1], said.shape[-1])
-            part[chosen[wanted]] = said
+            part = logits.new_zeros(rows.tokens.shape[1], logits.shape[-1])
+            part[chosen[wanted]] = logits
             parts.append(part[keep])
         blank = torch.zeros_like(next(part for part in parts if part is not None))
         return torch.stack([blank if part is None else part for part in parts])
@@ -112,12 +112,12 @@ class TransformersForward:
         return stack
 
     def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        said = self.model(input_ids=rows.tokens, **self._inputs(rows, cache, keep))
-        logits: Tensor = said.logits
+        output = self.model(input_ids=rows.tokens, **self._inputs(rows, cache, keep))
+        logits: Tensor = output.logits
         if rows.states is not None:
-            last = len(said.hidden_states) - 1
+            last = len(output.hidden_states) - 1
             rows.states.found |= {
-                layer: said.hidden_states[last if layer == LAST else layer]
+                layer: output.hidden_states[last if layer == LAST else layer]
                 for layer in rows.states.layers
                 if layer >= LAST
             }

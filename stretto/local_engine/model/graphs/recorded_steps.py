@@ -231,9 +231,9 @@ class GraphedForward:
         step = storage.steps.get((size, _layers(rows)))
         if step is None and not self._room(storage, steps=1):
             return None
-        beside = None
+        copy = None
         if step is None or step.checks:
-            beside = KeyValueCache.copied([Source(cache, number, known) for number in range(batch)], rows.kv_len)
+            copy = KeyValueCache.copied([Source(cache, number, known) for number in range(batch)], rows.kv_len)
         if step is None:
             step = self._recorded(storage, rows, size)
         else:
@@ -242,14 +242,14 @@ class GraphedForward:
         if rows.states is not None and step.rows.states is not None:
             found = step.rows.states.found
             rows.states.found = {layer: states[:batch, :count].clone() for layer, states in found.items()}
-        if beside is None:
+        if copy is None:
             return logits
         step.checks -= 1
-        expected = self.plain(rows, beside, keep)
+        expected = self.plain(rows, copy, keep)
         written = int((rows.positions if rows.slots is None else rows.slots).min())
-        if self._agree(logits, expected, rows.real) and cache.equals(beside, written):
+        if self._agree(logits, expected, rows.real) and cache.equals(copy, written):
             return logits
-        cache.settle(beside, 0)  # the storage cannot be trusted any more
+        cache.settle(copy, 0)  # the storage cannot be trusted any more
         self._give_up(f"{_named(*shape)}, recorded, gave a different result than the same step without recording")
         return expected
 
@@ -366,8 +366,8 @@ def _blank_rows(batch: int, count: int, slots: int, device: torch.device) -> Row
     tokens = torch.zeros(batch, count, dtype=torch.long, device=device)
     if count == 1:
         return Rows(tokens, torch.zeros_like(tokens), slots)
-    seen = torch.zeros(batch, count, count, dtype=torch.bool, device=device)
-    return Rows(tokens, torch.zeros_like(tokens), slots, slots=torch.zeros_like(tokens), ancestry=seen)
+    ancestry = torch.zeros(batch, count, count, dtype=torch.bool, device=device)
+    return Rows(tokens, torch.zeros_like(tokens), slots, slots=torch.zeros_like(tokens), ancestry=ancestry)
 
 
 def _fill_rows(fixed: Rows, rows: Rows) -> None:
@@ -387,9 +387,9 @@ def _fill_rows(fixed: Rows, rows: Rows) -> None:
         return
     # Consecutive rows without a tree descend from all rows before them.
     first = rows.positions[:, :1] if rows.slots is None else rows.slots[:, :1]
-    beside = torch.arange(size, device=first.device)
-    fixed.slots[batch:].copy_(beside)
-    fixed.slots[:batch].copy_(first + beside)
+    steps = torch.arange(size, device=first.device)
+    fixed.slots[batch:].copy_(steps)
+    fixed.slots[:batch].copy_(first + steps)
     if filled_up:
         fixed.positions.copy_(fixed.slots)
     fixed.positions[:batch, :count].copy_(rows.positions)
@@ -404,16 +404,16 @@ def _sample_rows(batch: int, count: int, start: int, device: torch.device) -> Ro
 
     ``start``: slot and position of the first row.
     """
-    beside = torch.arange(count, device=device)
-    tokens = (beside + start).expand(batch, count) + torch.arange(batch, device=device)[:, None]
-    positions = (beside + start).expand(batch, count).clone()
+    steps = torch.arange(count, device=device)
+    tokens = (steps + start).expand(batch, count) + torch.arange(batch, device=device)[:, None]
+    positions = (steps + start).expand(batch, count).clone()
     if count == 1:
         return Rows(tokens, positions, start + count)
-    slots, seen = positions.clone(), _chain(count, device).expand(batch, count, count).clone()
+    slots, ancestry = positions.clone(), _chain(count, device).expand(batch, count, count).clone()
     if count > 2:
-        seen[:, -1, 1:-1] = False
+        ancestry[:, -1, 1:-1] = False
         positions[:, -1] = start + 1
-    return Rows(tokens, positions, start + count, slots=slots, ancestry=seen)
+    return Rows(tokens, positions, start + count, slots=slots, ancestry=ancestry)
 
 
 def _chain(count: int, device: torch.device) -> Tensor:

@@ -62,39 +62,39 @@ def _wrong_values(config: Mapping[str, Any]) -> Iterator[str]:
     yield from _wrong_rotations(config)
     yield from _wrong_kinds(config)
     if "rope_theta" in config and config["rope_theta"] is None and not any(_rotations(config)):
-        yield _said("rope_theta", None, _A_NUMBER)
+        yield _problem("rope_theta", None, _A_NUMBER)
     for field in _SIZES:
         value = config.get(field)
         is_size = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         if not (is_size or value is None or isinstance(value, list)):  # some have a size for each layer
-            yield _said(field, value, "a whole number from 1 is needed")
+            yield _problem(field, value, "a whole number from 1 is needed")
     for field in _SMALL:
         value = config.get(field)
         if value is not None and (not _is_number(value) or not 0 <= value < 1):
-            yield _said(field, value, "a small number is needed")
+            yield _problem(field, value, "a small number is needed")
     for field in _ACTIVATIONS:
         if (value := config.get(field)) is not None and (not isinstance(value, str) or value not in ACT2FN):
-            yield _said(field, value, "the name of an activation that transformers knows is needed")
+            yield _problem(field, value, "the name of an activation that transformers knows is needed")
     for field, value in config.items():
         if isinstance(value, float) and not math.isfinite(value):
-            yield _said(field, value, "a finite number is needed")
+            yield _problem(field, value, "a finite number is needed")
 
 
 def _wrong_rotations(config: Mapping[str, Any]) -> Iterator[str]:
     for field in _BASES:
         if config.get(field) is not None and not _is_positive(config[field]):
-            yield _said(field, config[field], _A_NUMBER)
+            yield _problem(field, config[field], _A_NUMBER)
     for field in _ROTATIONS:
         if (value := config.get(field)) is not None and not isinstance(value, Mapping):
-            yield _said(field, value, "a JSON object is needed")
+            yield _problem(field, value, "a JSON object is needed")
     for where, own in _rotations(config):
         for name in _POSITIVE:
             if own.get(name) is not None and not _is_positive(own[name]):
-                yield _said(f"{where}.{name}", own[name], _A_NUMBER)
+                yield _problem(f"{where}.{name}", own[name], _A_NUMBER)
         for name in _LISTS:
             value = own.get(name)
             if value is not None and not (isinstance(value, list) and value and all(map(_is_positive, value))):
-                yield _said(f"{where}.{name}", value, "a list of positive numbers is needed")
+                yield _problem(f"{where}.{name}", value, "a list of positive numbers is needed")
 
 
 def _wrong_kinds(config: Mapping[str, Any]) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _wrong_kinds(config: Mapping[str, Any]) -> Iterator[str]:
         key = "rope_type" if "rope_type" in own else "type"
         kind = own.get(key)
         if kind is not None and (not isinstance(kind, str) or kind not in (*_NEEDED, *_OLDER)):
-            yield _said(f"{where}.{key}", kind, f"one of {', '.join(_NEEDED)} is needed")
+            yield _problem(f"{where}.{key}", kind, f"one of {', '.join(_NEEDED)} is needed")
             continue
         for name in _NEEDED.get(kind or "default", ()):
             if own.get(name) is None:
@@ -118,7 +118,7 @@ def _rotations(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
             yield from inner or [(field, value)]
 
 
-def _said(field: str, value: object, needed: str) -> str:
+def _problem(field: str, value: object, needed: str) -> str:
     return f"{field} is {safe_repr(value)} in its config.json, and {needed}"
 
 

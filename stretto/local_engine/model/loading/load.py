@@ -202,7 +202,9 @@ def load_model(
     target, rounded_to = _device(device), None if quantize == "none" else quantize
     compiles = packed and compiled is not False and target.type == "cpu"
     if rounded_to and not compiles:
-        _log.warning("%s is not held in few bits: quantize=%s needs compiled code on a CPU", source.name, rounded_to)
+        _log.warning(
+            "%s is not kept quantised in memory: quantize=%s needs compiled code on a CPU", source.name, rounded_to
+        )
     few_bits = compiles and can_compile()
     plan = _Plan(
         dtype=chosen_dtype(dtype, target),

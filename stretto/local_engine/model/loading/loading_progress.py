@@ -12,7 +12,7 @@ from stretto.local_engine.log import log_event
 __all__ = ["Loading", "doing", "step", "timed_loading"]
 
 _KIND = "seconds"
-_TOLD_GB = 0.1  # minimum size of a model whose memory is reported
+_REPORTED_GB = 0.1  # minimum size of a model whose memory is reported
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def step(name: str, what: str, *, takes_gb: float | None = None, free_gb: float 
     log_event(_log, logging.INFO, what, model=name, raised=None, takes_gb=takes_gb, free_gb=free_gb, last_s=last_s)
     if now is not None:
         now.what = what
-        if takes_gb is not None and takes_gb >= _TOLD_GB and free_gb is not None:
+        if takes_gb is not None and takes_gb >= _REPORTED_GB and free_gb is not None:
             now.needs = f"takes {_short(takes_gb)}, {_short(free_gb)} free"
 
 

@@ -275,11 +275,11 @@ class Expected:
         texts, logits, scale = [text.tolist() for text in _texts(model)], [], 1e-6
         for text in texts:
             ids = torch.tensor([[*text, *(tree.tokens[node] for node in path)] for path in paths], device=device)
-            said = model(input_ids=ids, use_cache=False).logits.float()  # [paths, len(text) + 3, vocabulary]
-            if not said.isfinite().all():
+            computed = model(input_ids=ids, use_cache=False).logits.float()  # [paths, len(text) + 3, vocabulary]
+            if not computed.isfinite().all():
                 raise ArithmeticError(f"{type(model).__name__} computes NaN or infinite numbers for a short text")
-            scale = max(scale, float(said.std()))
-            logits.append(said[:, len(text) - 3 :].clone())
+            scale = max(scale, float(computed.std()))
+            logits.append(computed[:, len(text) - 3 :].clone())
         return cls(texts, logits, scale, device, vocabulary)
 
 
@@ -304,10 +304,10 @@ def disagreement(expected: Expected, forward: Forward) -> float:
     plain = _step(forward, cache, [text[:-1] for text in texts], [DraftTree()] * len(texts), device)
     drafted = _step(forward, cache, texts, [tree] * len(texts), device)
     gaps = []
-    for number, said in enumerate(expected.logits):
-        gaps.append(read[number, 0] - said[0, 0])
-        gaps.append(plain[number, 0] - said[0, 1])
-        for path, own in zip(paths, said, strict=False):
+    for number, own_logits in enumerate(expected.logits):
+        gaps.append(read[number, 0] - own_logits[0, 0])
+        gaps.append(plain[number, 0] - own_logits[0, 1])
+        for path, own in zip(paths, own_logits, strict=False):
             rows = [0, *(node + 1 for node in path)]
             gaps.append((drafted[number, rows] - own[2:]).flatten())
     return float(torch.cat(gaps).abs().max()) / expected.scale
@@ -349,5 +349,5 @@ def _step(
 
 
 def _line(error: Exception) -> str:
-    said = str(error).strip() or type(error).__name__
-    return " ".join(said.splitlines()[0].split()).rstrip(".")
+    message = str(error).strip() or type(error).__name__
+    return " ".join(message.splitlines()[0].split()).rstrip(".")

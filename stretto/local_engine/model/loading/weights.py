@@ -256,9 +256,9 @@ def _explained(name: str, config: Any, error: Exception) -> StrettoError | None:
     kind = _quantised_as(config)
     if not kind:
         return None
-    said = " ".join(str(error).partition("\n\n")[0].split())[:300].rstrip(".") or type(error).__name__
+    cause = " ".join(str(error).partition("\n\n")[0].split())[:300].rstrip(".") or type(error).__name__
     return BackendError(
-        f"The weights of {name} are quantised ({kind}), and transformers cannot run them here: {said}. {_INSTEAD}",
+        f"The weights of {name} are quantised ({kind}), and transformers cannot run them here: {cause}. {_INSTEAD}",
         backend=name,
     )
 
@@ -270,12 +270,12 @@ def _quantised_as(config: Any) -> str:
 
 
 def _not_loaded(source: Source, error: Exception) -> BackendError:
-    said = _damaged(source, _TOKENIZER) or str(error).strip() or type(error).__name__
+    message = _damaged(source, _TOKENIZER) or str(error).strip() or type(error).__name__
     if isinstance(error, SafetensorError):
-        said = f"a safetensors file is damaged or incomplete ({said}). Copy or download it again."
+        message = f"a safetensors file is damaged or incomplete ({message}). Copy or download it again."
     if source.folder is not None:
         # Older versions of transformers append the names of all models that they know.
-        cause = " ".join(said.partition("\n\n")[0].partition(", or contain one of")[0].split()).rstrip(".")
+        cause = " ".join(message.partition("\n\n")[0].partition(", or contain one of")[0].split()).rstrip(".")
         if wrong := wrong_value(source.config()):
             return _wrong_config(source, wrong)
         return ModelNotFoundError(
@@ -284,7 +284,7 @@ def _not_loaded(source: Source, error: Exception) -> BackendError:
             backend=source.name,
         )
     return ModelNotFoundError(
-        f"{source.hub_name!r} could not be loaded from the hub: {said.splitlines()[0]} "
+        f"{source.hub_name!r} could not be loaded from the hub: {message.splitlines()[0]} "
         "Check the name and the connection, or give a folder: local:./folder.",
         backend=source.name,
     )

@@ -65,7 +65,7 @@ class Blocks(Panels):
             step = max(1, _AT_ONCE // (PANEL * inner))
             for begin in range(0, len(part), step):
                 piece = numbers(slice(begin * PANEL, min((begin + step) * PANEL, lines)))
-                if not all(np.isfinite(held).all() for held in (piece.scales, piece.minima) if held is not None):
+                if not all(np.isfinite(array).all() for array in (piece.scales, piece.minima) if array is not None):
                     raise ValueError("a weight holds a number that is none")
                 laid_out(piece, part[begin : begin + step].numpy())
         return cls.of_parts([(each.kind, each.shape) for each in weights], places)

@@ -90,7 +90,9 @@ def rounding(how: str, model: Any, name: str) -> Rounding | None:
     """Return the rounding for a model; ``None``, with one warning, if compiled code cannot run it."""
     if is_llama_like(model) and fill_blocks(model):
         return Rounding(how)
-    _log.warning("%s is not held in few bits: compiled code does not run %s of these sizes", name, type(model).__name__)
+    _log.warning(
+        "%s is not kept quantised in memory: compiled code does not run %s of these sizes", name, type(model).__name__
+    )
     return None
 
 

@@ -225,12 +225,12 @@ def checked_form(name: str, form: BlockForm, forward: Forward, vocabulary: int, 
 
 def check_diffusion(request: Generation, model: str, form: BlockForm) -> None:
     """Raise `InvalidRequestError` for options that need tokens from left to right."""
-    for name, asked in (
+    for name, wanted in (
         ("logprobs", request.logprobs is not None),
         ("response_format", request.response_format is not None),
         ("no_repeat_ngram_size", request.no_repeat_ngram_size > 0),
     ):
-        if asked:
+        if wanted:
             raise InvalidRequestError(
                 f"{name} cannot be used with {model}: it writes blocks of tokens at once ({form.family}), and this "
                 "needs one token after the other. Leave it out, or choose a model that writes from left to right."

@@ -110,7 +110,7 @@ def rotated(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
 
 
 def attention(
-    queries: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None = None, *, bias: Tensor | None = None
+    queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor | None = None, *, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Compute grouped-query attention and the logarithm of its normaliser.
 
@@ -118,7 +118,7 @@ def attention(
         queries: # [batch, rows, heads, head_dim]
         keys: # [batch, slots, key_value_heads, head_dim]
         values: # [batch, slots, key_value_heads, head_dim]
-        seen: whether each row sees each slot, at least one; ``None`` for all # [batch or 1, rows, slots]
+        visible: whether each row sees each slot, at least one; ``None`` for all # [batch or 1, rows, slots]
         bias: added to the scores # [rows, slots]
 
     Returns:
@@ -130,8 +130,8 @@ def attention(
     scores = grouped @ keys.permute(0, 2, 3, 1)[:, :, None].float() * width**-0.5  # [batch, stored, group, rows, slots]
     if bias is not None:
         scores = scores + bias
-    if seen is not None:
-        scores = scores.masked_fill(~seen[:, None, None], -torch.inf)
+    if visible is not None:
+        scores = scores.masked_fill(~visible[:, None, None], -torch.inf)
     sums = scores.logsumexp(-1)
     mixed = (scores - sums[..., None]).exp() @ values.permute(0, 2, 1, 3)[:, :, None].float()
     mixed = mixed.permute(0, 3, 1, 2, 4).reshape(batch, rows, heads, width).to(queries.dtype)

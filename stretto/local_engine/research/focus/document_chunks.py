@@ -56,7 +56,7 @@ class ChunkGroup:
         return len(self.tokens)
 
     @property
-    def held_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Size in bytes of the keys and values that are kept."""
         return 0 if self._cache is None else self._cache.slots * self._cache.bytes_per_slot
 
@@ -121,8 +121,8 @@ class Chunks:
             end, most = start + 1, max(1, rows // (length + appended))
             while end < len(chunks) and end - start < most and len(chunks[end]) == length:
                 end += 1
-            held = (end - start) * blocks(length + appended + _SPARE) * bytes_per_token(forward)
-            kept_bytes -= held
+            needed_bytes = (end - start) * blocks(length + appended + _SPARE) * bytes_per_token(forward)
+            kept_bytes -= needed_bytes
             tokens = torch.tensor(chunks[start:end], device=device)
             self.groups.append(ChunkGroup(tokens, start, kept=kept_bytes >= 0))
             start = end
@@ -133,9 +133,9 @@ class Chunks:
         return all(group.kept for group in self.groups)
 
     @property
-    def held_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Size in bytes of the keys and values that are kept."""
-        return sum(group.held_bytes for group in self.groups)
+        return sum(group.cached_bytes for group in self.groups)
 
     def read(self, appended: Sequence[int]) -> Iterator[tuple[ChunkGroup, KeyValueCache, int]]:
         """Read the groups, with these tokens after each chunk; see `ChunkGroup.read`."""

@@ -69,11 +69,11 @@ def candidates(
         found[1].append(values)
         if rows == 1 and window is None and not torch.is_grad_enabled():  # this reads the cache in place
             return attention_of_one(queries, known, keys, values).flatten(2)
-        seen = whole
+        visible = whole
         if window is not None:
-            seen = whole & torch.cat((every > slots[:, None] - window, itself), 1)
+            visible = whole & torch.cat((every > slots[:, None] - window, itself), 1)
         both = [torch.cat((old, new), 1) for old, new in zip(known, (keys, values), strict=True)]
-        return attention(queries, both[0], both[1], seen)[0].flatten(2)
+        return attention(queries, both[0], both[1], visible)[0].flatten(2)
 
     return found, run(forward, tokens, slots.expand(chunks, rows), attend, changes)
 
@@ -82,8 +82,10 @@ def states_of(forward: LlamaForward, tokens: Sequence[int], device: torch.device
     """Return the keys and values of tokens from position 0 on, as if each of them were a candidate."""
     cache, count = KeyValueCache(1), len(tokens)
     forward(Rows.following(tokens, 0, device), cache, torch.tensor([count - 1], device=device))
-    held = [cache.layer(number, count) for number in range(forward.sizes[2])]
-    return [keys.transpose(0, 1).clone() for keys, _ in held], [values.transpose(0, 1).clone() for _, values in held]
+    layers = [cache.layer(number, count) for number in range(forward.sizes[2])]
+    return [keys.transpose(0, 1).clone() for keys, _ in layers], [
+        values.transpose(0, 1).clone() for _, values in layers
+    ]
 
 
 class FocusReader:
@@ -126,9 +128,9 @@ class FocusReader:
         )
 
     @property
-    def held_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Size in bytes of the keys and values that are kept between tokens."""
-        return self.chunks.held_bytes
+        return self.chunks.cached_bytes
 
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
         """Compute the logits after the local context and the answer so far.

@@ -57,12 +57,12 @@ class FocusPrompts:
         self._options = options
         if model.folder is None:
             raise SettingsError(
-                f"{model.name} has no adapter for focus reading: an adapter is a file beside the weights in a "
+                f"{model.name} has no adapter for focus reading: an adapter is a file next to the weights in a "
                 "folder. Save the model to one, and train an adapter with python -m recipes.focus.train."
             )
         base = fingerprint(model.folder, reading=True)
         self._adapter = read_focus(model.folder / FOCUS_FILE, base, model.name, forward, model.device)
-        self._held: tuple[tuple[int, ...], FocusReader] | None = None
+        self._cached: tuple[tuple[int, ...], FocusReader] | None = None
 
     def room(self, tokens: int) -> int:
         """Return the maximum length of the answer to a prompt of this many tokens.
@@ -141,7 +141,7 @@ class FocusPrompts:
         except GeneratorExit:
             raise
         except BaseException as error:
-            self._held = None
+            self._cached = None
             failure = explain(error, self._model.name, self._model.device)
             handle.tell(Finished("error", len(request.prompt), error=failure))
             if not isinstance(error, Exception):  # an `Exception` ends this request only, not the engine
@@ -155,16 +155,16 @@ class FocusPrompts:
         """Find or make the reader of a prompt's document; return it and the local context."""
         prompt = answer.request.prompt
         local = self._local
-        if self._held is not None:
-            document, reader = self._held
+        if self._cached is not None:
+            document, reader = self._cached
             rest = prompt[len(document) :]
             if prompt[: len(document)] == document and 0 < len(rest) <= 2 * local:
                 answer.cached = len(document)
                 return reader, rest
         document, rest = prompt[:-local], prompt[-local:]
-        self._held = None  # frees its memory before the next one is made
+        self._cached = None  # frees its memory before the next one is made
         reader = self._new(document)
-        self._held = (document, reader)
+        self._cached = (document, reader)
         return reader, rest
 
     def _new(self, document: tuple[int, ...]) -> FocusReader:

@@ -93,7 +93,7 @@ class Lexical:
         self._steps, self._rest = 0, False
         self._took = 0.0
         self._guesses, self._gained = 0, -1  # of the last draft; -1 if none of it was evaluated
-        self._owed = 0.0  # cost in steps of a draft of [PAD]s only, until it is known what they gained
+        self._pending = 0.0  # cost in steps of a draft of [PAD]s only, until it is known what they gained
         self._parents: list[int] = []
         self._pads: dict[int, list[int]] = {}  # of each node that has some
 
@@ -169,16 +169,16 @@ class Lexical:
                 self._note(context, gained - self._cost.beyond)
             else:
                 self._settle(context)
-                self._owed = self._cost.beyond
+                self._pending = self._cost.beyond
 
     def _settle(self, context: DraftContext) -> None:
         """Charge the cost of [PAD]s alone, if they gained nothing."""
-        if self._owed:
+        if self._pending:
             self._note(context, 0.0)
 
     def _note(self, context: DraftContext, gain: float) -> None:
-        self._experiences[context.greedy].gains.note(gain - self._owed, self._cost.sequences)
-        self._owed = 0.0
+        self._experiences[context.greedy].gains.note(gain - self._pending, self._cost.sequences)
+        self._pending = 0.0
 
 
 def warm_up() -> None:

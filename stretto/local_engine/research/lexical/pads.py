@@ -95,11 +95,11 @@ class PadAdapter:
         own = embedding((-1 - rows.tokens).clamp(min=0), self.places)
         return torch.where((rows.tokens < 0)[..., None], own, read_in(rows.tokens.clamp(min=0)))
 
-    def behind_layer(self, number: int, state: Tensor, read: Tensor, rows: Rows) -> Tensor:
+    def after_layer(self, number: int, state: Tensor, read: Tensor, rows: Rows) -> Tensor:
         """Add a layer's units to the residual stream # [batch, rows, hidden]."""
         return self.layers[number](state, read, rows) if number in self.layers else state
 
-    def behind_norm(self, state: Tensor, rows: Rows) -> Tensor:
+    def after_norm(self, state: Tensor, rows: Rows) -> Tensor:
         """Add the last units to the final states # [batch, rows, hidden]."""
         return self.last(state, torch.cat((state, _anchored(state, rows)), -1), rows)
 
@@ -239,7 +239,7 @@ def attach(model: LoadedModel) -> int:
     if not isinstance(adapter, PadAdapter):
         if model.folder is None:
             raise SettingsError(
-                f"{model.name} has no adapter for lexical unit decoding: an adapter lies beside the weights in a "
+                f"{model.name} has no adapter for lexical unit decoding: an adapter is next to the weights in a "
                 "folder. Save the model to one, train an adapter in a checkout of Stretto's source with python -m "
                 "recipes.lexical.train --model local:./folder --texts FOLDER, and use that name."
             )

@@ -124,12 +124,12 @@ class NGramPool:
 
     def add(self, key: int, continuation: Sequence[int]) -> None:
         """Add an n-gram, or mark it as the latest one."""
-        held = self._continuations.setdefault(key, {})
+        known = self._continuations.setdefault(key, {})
         value = tuple(continuation)
-        held.pop(value, None)
-        held[value] = None
-        if len(held) > self._per_key:
-            del held[next(iter(held))]
+        known.pop(value, None)
+        known[value] = None
+        if len(known) > self._per_key:
+            del known[next(iter(known))]
 
     def read_on(self, text: Sequence[int]) -> None:
         """Add the n-grams of a text that end after the part that was read before."""

@@ -87,13 +87,13 @@ class Markov:
             # [rows, words], [rows, rank]
         """
         read = self.read(tokens)
-        beside = state.expand(len(read), -1)
+        states = state.expand(len(read), -1)
         if self._gate is not None:
-            read = read * product(torch.cat((beside, read), -1), *self._gate).sigmoid()
+            read = read * product(torch.cat((states, read), -1), *self._gate).sigmoid()
         elif self._cell is not None:
-            kept, new, said = product(torch.cat((memory, read, beside), -1), *self._cell).chunk(3, -1)
+            kept, new, out = product(torch.cat((memory, read, states), -1), *self._cell).chunk(3, -1)
             memory = torch.lerp(new.tanh(), memory, kept.sigmoid())
-            read = said.tanh()
+            read = out.tanh()
         return product(read, self._after), memory
 
 
@@ -160,7 +160,7 @@ class DFlash:
         shape = Shape.of(config, where)
         hidden = shape.hidden
         fused = weights.get("fc.weight", hidden, -1)
-        self._fuse = weights.held(fused)
+        self._fuse = weights.converted(fused)
         count = fused.shape[1] // target.hidden
         field = next((name for name in _NAMED if config.get(name)), _NAMED[0])
         self.layers = layers_named(config.get(field), count, target, where, field=field, shifted=shifted)
@@ -189,8 +189,8 @@ class DFlash:
         self.markov = Markov.of(weights, config, hidden)
         self.confidence = None
         if config.get("enable_confidence_head"):
-            beside = self.markov is not None and bool(config.get("confidence_head_with_markov"))
-            self.confidence = Confidence.of(weights, hidden, self.markov if beside else None)
+            with_markov = self.markov is not None and bool(config.get("confidence_head_with_markov"))
+            self.confidence = Confidence.of(weights, hidden, self.markov if with_markov else None)
         self.target, self.dtype = target, weights.dtype
 
     def reader(self) -> _DFlashReader:
@@ -215,7 +215,7 @@ class _DFlashReader:
 
     def __init__(self, head: DFlash) -> None:
         self._head, self._device = head, head.target.device
-        self._cache, self._held = KeyValueCache(1), 0
+        self._cache, self._committed = KeyValueCache(1), 0
         self._unread: list[Tensor] = []
         self._token = 0
         self._final: Tensor | None = None  # one for each place of the block # [foreseen, hidden]
@@ -237,7 +237,7 @@ class _DFlashReader:
         if self._unread:
             self._catch_up()
         tokens = [self._token] + [head.mask] * (head.block - 1)
-        rows = Rows.following(tokens, self._held, self._device)
+        rows = Rows.following(tokens, self._committed, self._device)
         final = head.fill(rows.tokens, rows, self._cache)
         self._final, self._foreseen, self._depths = final if head.from_anchor else final[1:], {}, []
         self._memories, memories = [], list[Tensor]()
@@ -248,7 +248,7 @@ class _DFlashReader:
             memories += memory
         return self._logits([self._token], 0, memories)
 
-    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
+    def after(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
         depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
         self._depths += depths
         if depths[0] >= self._head.foresees:
@@ -259,8 +259,8 @@ class _DFlashReader:
         states, self._unread = torch.cat(self._unread), []
         for start in range(0, len(states), _READ_AT_ONCE):
             some = states[start : start + _READ_AT_ONCE]
-            self._head.take_in(some, Rows.following([0] * len(some), self._held, self._device), self._cache)
-            self._held += len(some)
+            self._head.take_in(some, Rows.following([0] * len(some), self._committed, self._device), self._cache)
+            self._committed += len(some)
 
     def _logits(self, tokens: Sequence[int], place: int, memories: list[Tensor]) -> Tensor:
         """Return the logits at a place of the block, after each of these tokens, given a Markov table's memories."""
@@ -274,6 +274,6 @@ class _DFlashReader:
             self.sure = head.confidence(before, final[place])
         if head.markov is None:
             return logits
-        added, behind = head.markov(before, final[place], torch.stack(memories))
-        self._memories += behind
+        added, updated = head.markov(before, final[place], torch.stack(memories))
+        self._memories += updated
         return logits + added

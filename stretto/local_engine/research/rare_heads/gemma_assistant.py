@@ -68,8 +68,8 @@ class GemmaAssistant:
                 folder, config=_config(folder), dtype=model.dtype
             )
         except Exception as error:
-            said = head.config.get("text_config")
-            wrong = wrong_value(said if isinstance(said, dict) else head.config)
+            text_config = head.config.get("text_config")
+            wrong = wrong_value(text_config if isinstance(text_config, dict) else head.config)
             cause = f"run: {wrong}" if wrong else f"read by transformers ({type(error).__name__}: {error})"
             raise SettingsError(f"The head in {str(folder)!r} cannot be {cause}.") from error
         own = read.config.get_text_config()
@@ -95,7 +95,7 @@ class GemmaAssistant:
         return _GemmaReader(self)
 
     def run(
-        self, tokens: Tensor, states: Tensor, position: int, seen: dict[str, tuple[Tensor, Tensor]]
+        self, tokens: Tensor, states: Tensor, position: int, pairs: dict[str, tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
         """Draft after tokens, independently of each other.
 
@@ -103,21 +103,21 @@ class GemmaAssistant:
             tokens: token ids # [rows]
             states: state before each token # [rows, hidden]
             position: position of the last committed token.
-            seen: keys and values by kind of layer # [1, num_kv_heads, kv_len, head_dim]
+            pairs: keys and values by kind of layer # [1, num_kv_heads, kv_len, head_dim]
 
         Returns:
             states for the tokens that follow, and logits # [rows, hidden], [rows, vocabulary]
         """
         count = len(tokens)
         vectors = self.target.embed(tokens[:, None])
-        said = self._assistant(
+        output = self._assistant(
             inputs_embeds=torch.cat((vectors, states[:, None].to(vectors.dtype)), -1),
             position_ids=torch.full((count, 1), position, device=tokens.device),
             shared_kv_states={
-                kind: tuple(each.expand(count, -1, -1, -1) for each in both) for kind, both in seen.items()
+                kind: tuple(each.expand(count, -1, -1, -1) for each in both) for kind, both in pairs.items()
             },
         )
-        return said.last_hidden_state[:, 0], said.logits[:, 0]
+        return output.last_hidden_state[:, 0], output.logits[:, 0]
 
 
 class _GemmaReader:
@@ -132,7 +132,7 @@ class _GemmaReader:
         self._token = 0
         self._state = torch.empty(0)  # [hidden]
         self._new: list[Tensor] = []  # keys and values of all kinds, concatenated # [rows, numbers]
-        self._seen: dict[str, tuple[Tensor, Tensor]] = {}
+        self._keys_and_values: dict[str, tuple[Tensor, Tensor]] = {}
         self._given: list[Tensor] = []  # states after the text and the nodes that were followed # [hidden]
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
@@ -146,12 +146,12 @@ class _GemmaReader:
         self._given = []
         return self._follow([self._token], [self._state])
 
-    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor:
+    def after(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor:
         return self._follow(tokens, [self._given[parent + 1] for parent in parents])
 
     def _follow(self, tokens: Sequence[int], states: Sequence[Tensor]) -> Tensor:
         ids = torch.tensor(tokens, device=self._state.device)
-        given, logits = self._head.run(ids, torch.stack([*states]), self.begins + self._read, self._seen)
+        given, logits = self._head.run(ids, torch.stack([*states]), self.begins + self._read, self._keys_and_values)
         self._given += given
         return logits
 
@@ -163,5 +163,9 @@ class _GemmaReader:
         for kind, (heads, width) in self._head.shapes.items():
             own, whole = whole[:, : 2 * heads * width], whole[:, 2 * heads * width :]
             both = own.view(len(own), 2, 1, heads, width).permute(1, 2, 3, 0, 4)  # [2, 1, heads, rows, width]
-            keys, values = both if kind not in self._seen else torch.cat((torch.stack(self._seen[kind]), both), 3)
-            self._seen[kind] = keys, values
+            keys, values = (
+                both
+                if kind not in self._keys_and_values
+                else torch.cat((torch.stack(self._keys_and_values[kind]), both), 3)
+            )
+            self._keys_and_values[kind] = keys, values

@@ -82,7 +82,7 @@ class _MedusaReader:
         self._depths, self._foreseen = [], {}
         return self._logits(0)
 
-    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
+    def after(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
         depths = [1 + self._depths[parent] if parent >= 0 else 1 for parent in parents]
         self._depths += depths
         return self._logits(depths[0]).expand(len(tokens), -1) if depths[0] < self._head.foresees else None

@@ -54,8 +54,8 @@ def _foreseen(config: Mapping[str, Any], where: str) -> int:
     methods = of_speculators.get("proposal_methods") if isinstance(of_speculators, dict) else None
     methods = methods if isinstance(methods, list) else []
     proposed = [method.get("speculative_tokens") for method in methods if isinstance(method, dict)]
-    told = next((each for each in (*proposed, config.get("para_depths")) if each), _FORESEEN)
-    return whole_number({"speculative_tokens": told}, "speculative_tokens", where, below=_MOST)
+    number = next((each for each in (*proposed, config.get("para_depths")) if each), _FORESEEN)
+    return whole_number({"speculative_tokens": number}, "speculative_tokens", where, below=_MOST)
 
 
 class _PEagleReader:
@@ -66,7 +66,7 @@ class _PEagleReader:
 
     def __init__(self, head: PEagle) -> None:
         self._head, self._device = head, head.target.device
-        self._cache, self._held = KeyValueCache(1), 0
+        self._cache, self._committed = KeyValueCache(1), 0
         self._tokens: list[int] = []  # that were not read yet; `_states` has the states before them
         self._states: list[Tensor] = []
         self._foreseen = torch.empty(0)  # logits by place # [foresees, words]
@@ -87,7 +87,7 @@ class _PEagleReader:
         self._depths = []
         return self._foreseen[:1]
 
-    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
+    def after(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
         depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
         self._depths += depths
         place = depths[0]
@@ -99,8 +99,8 @@ class _PEagleReader:
         tokens, own = [*self._tokens[:count], *[head.mask] * masks], states[:count]
         if masks:
             own = torch.cat((own, head.blank.to(own.dtype).expand(masks, -1)))
-        rows = Rows.following(tokens, self._held, self._device)
+        rows = Rows.following(tokens, self._committed, self._device)
         _, final = head.layer.run(rows.tokens, head.layer.enter(own)[None], [(rows, self._cache)])
-        self._held += count
+        self._committed += count
         self._tokens, self._states = self._tokens[count:], [states[count:]] if count < len(states) else []
         return final[0]

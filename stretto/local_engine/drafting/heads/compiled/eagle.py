@@ -131,16 +131,16 @@ def run(like, embedded_like, weights, rows, scratch, part, parts):
     multiply_part(like, read, weights.products[0], flat_heads, put, part, parts)
     barrier(counter, parts)
     for number in range(len(rows.sequences)):
-        begin, end, keys_at, values_at, held = rows.sequences[number]
-        shape = (1, held, weights.num_kv_heads, width)
+        begin, end, keys_at, values_at, kv_len = rows.sequences[number]
+        shape = (1, kv_len, weights.num_kv_heads, width)
         keys, values = carray(pointer(keys_at), shape, np.float32), carray(pointer(values_at), shape, np.float32)
         turned = (epsilon, cosine[begin:end], sine[begin:end])
         own, targets = heads[begin:end], slots[0, begin:end]
         write(own, weights.bias, weights.head_norms, *turned, keys, values, first, targets, queries, part, parts)
     barrier(counter, parts)
     for number in range(len(rows.sequences)):
-        begin, end, keys_at, values_at, held = rows.sequences[number]
-        shape = (1, held, weights.num_kv_heads, width)
+        begin, end, keys_at, values_at, kv_len = rows.sequences[number]
+        shape = (1, kv_len, weights.num_kv_heads, width)
         keys, values = carray(pointer(keys_at), shape, np.float32), carray(pointer(values_at), shape, np.float32)
         of_rows = (seen[begin:end], bounds[begin:end], paths[begin:end], bends[begin:end])
         mix(heads[begin:end], keys, values, first, *of_rows, mixed[begin:end], part, parts)
