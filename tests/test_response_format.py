@@ -193,8 +193,8 @@ class Grammar(ScriptedBackend):
 
 UNIQUE = {"type": "array", "uniqueItems": True}
 UNHELD = (
-    "scripted:model cannot be held to uniqueItems and not of response_format while it writes: the answer comes in one "
-    "piece, after a check."
+    "scripted:model cannot be constrained to uniqueItems and not of response_format while it writes: the answer "
+    "comes in one piece, after a check."
 )
 
 
@@ -225,7 +225,7 @@ async def test_a_local_model_names_what_its_grammar_does_not_hold():
         answer = await stretto.ask("Which colours?", response_format=schema)
         plain = await stretto.ask("Which colours?", response_format={"format": "a-form-of-our-own", "enum": ["red"]})
     assert len(json.loads(answer.text)) == 2  # there are no more different ones
-    assert answer.warnings[0].startswith("local:pocket cannot be held to uniqueItems of response_format")
+    assert answer.warnings[0].startswith("local:pocket cannot be constrained to uniqueItems of response_format")
     assert (answer.parsed is None) == (answer.text in {'["red", "red"]', '["blue", "blue"]'})
     assert (plain.parsed, plain.warnings) == ("red", ())
 

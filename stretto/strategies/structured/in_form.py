@@ -60,8 +60,8 @@ async def write_in_form(
             await running.ended()
             return running, _value(runner, running, fit(running.text, request.options))
         runner.warn(
-            f"{runner.model} cannot be held to {' and '.join(unenforced)} of response_format while it writes: the "
-            "answer comes in one piece, after a check.",
+            f"{runner.model} cannot be constrained to {' and '.join(unenforced)} of response_format while it writes: "
+            "the answer comes in one piece, after a check.",
             "format",
         )
     await _ended(running)
