@@ -94,7 +94,7 @@ def redis_server() -> Iterator[tuple[str, int]]:
 
 
 async def sharing(url: str, redis: int, *, calls: int, at_once: int) -> dict[str, Any]:
-    """What a call's share of the store takes: admitted by both, and told to the limits."""
+    """What a call's share of the store takes: admitted by both, and reported to the limits."""
     store = RedisStore(url, timeout_s=30, again_s=0)
     limits, health = store.limits(MODEL), store.health(MODEL[:2], faults=5, over_s=5, rest_s=30)
     report = {"requests": Report(1e9, 1e10, 60.0), "tokens": Report(1e9, 1e10, 60.0)}
@@ -103,7 +103,7 @@ async def sharing(url: str, redis: int, *, calls: int, at_once: int) -> dict[str
         began = time.perf_counter()
         assert (await limits.take(COST, COST)).wait_s == 0
         assert (await health.admit("", None)).verdict == "go"
-        await limits.tell(News({}, reported=report))
+        await limits.report(News({}, reported=report))
         return 1000 * (time.perf_counter() - began)
 
     try:
@@ -148,9 +148,11 @@ def main() -> None:
     with scripted_server(script.rules(), time_to_first_token_s=0.3, tokens_per_second=60.0) as upstream:
         for strategy in ("direct", "skeleton"):
             with stretto_server(upstream, 128) as way:
-                told = asyncio.run(answers(way, f"stretto-{strategy}", clients=options.clients, rounds=options.rounds))
-            results["server"][strategy] = told
-            console.print(strategy, told)
+                figures = asyncio.run(
+                    answers(way, f"stretto-{strategy}", clients=options.clients, rounds=options.rounds)
+                )
+            results["server"][strategy] = figures
+            console.print(strategy, figures)
     with redis_server() as (url, redis):
         results["redis"] = asyncio.run(sharing(url, redis, calls=options.calls, at_once=32))
         console.print("redis", results["redis"])

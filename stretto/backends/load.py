@@ -101,7 +101,7 @@ class CallLimits:
     def now(self) -> int:
         """The minimum of all limits; at least one call."""
         requests = self.load.limits_left.get("requests", math.inf)
-        return max(1, min(self.allowed, self._held - self.load.calls, int(min(requests, self.slots))))
+        return max(1, min(self.allowed, self._capacity - self.load.calls, int(min(requests, self.slots))))
 
     def why_below(self, needed: int, name: str) -> str | None:
         """Return, as half a sentence, what limits the calls on this backend to fewer than needed, or ``None``."""
@@ -110,19 +110,19 @@ class CallLimits:
         if self.allowed < needed:
             who = name if self.allowed == self.slots else "the request"
             return f"{who} runs only {self.allowed} call{'s' if self.allowed != 1 else ''} at once"
-        load, held, left = self.load, self._held, self.load.limits_left.get("requests", math.inf)
+        load, capacity, left = self.load, self._capacity, self.load.limits_left.get("requests", math.inf)
         others = f"calls of other answers under way: {load.calls}"
-        said = f"it writes {held} at a time, as its last calls showed"
-        if left < held - load.calls:
-            said = f"its rate limit leaves {int(left)} request{'s' if int(left) != 1 else ''}"
+        reason = f"it writes {capacity} at a time, as its last calls showed"
+        if left < capacity - load.calls:
+            reason = f"its rate limit leaves {int(left)} request{'s' if int(left) != 1 else ''}"
         elif load.refused:
-            said = f"it refused calls moments ago; {others}"
+            reason = f"it refused calls moments ago; {others}"
         elif load.calls:
-            said = f"{others}, and {said if held < self.slots else f'it takes {held} at a time'}"
-        return f"{name} is busy: {said}"
+            reason = f"{others}, and {reason if capacity < self.slots else f'it takes {capacity} at a time'}"
+        return f"{name} is busy: {reason}"
 
     @property
-    def _held(self) -> int:
+    def _capacity(self) -> int:
         return self.slots if self.load.holds is None else min(self.slots, self.load.holds)
 
 
@@ -289,7 +289,7 @@ class CallTimer:
         if self._begun is not None:
             self._meter.ended(self._begun, self._tokens)
 
-    def heard(self, chunk: Chunk) -> None:
+    def add_chunk(self, chunk: Chunk) -> None:
         """Record a chunk of the stream."""
         if (chunk.is_answer or chunk.thinking or chunk.held) and self._begun is None:
             self._begun = self._meter.begun()

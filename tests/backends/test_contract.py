@@ -307,7 +307,7 @@ class FailsAfterClosing(Own):
         (Strings, "a whole stream: its stream yielded a str"),
         (Endless, "a whole stream: 0 of its chunks have a finish_reason"),
         (EndsTooSoon, "a whole stream: its answer went on after the finish_reason"),
-        (Uncounted, "a whole stream: it told no usage"),
+        (Uncounted, "a whole stream: it reported no usage"),
         (LeftOpen, "leaving early: after a stream was left, its async generator is still open"),
         (LeavesATask, "aclose: tasks were still running after it was closed (forgotten"),
         (SwallowsInContext, "cancellation in the reader: it swallowed a cancellation"),

@@ -8,7 +8,7 @@ from talking import KEY, hear
 
 from stretto import AsyncStretto
 from stretto.backends.providers.transport.error_bodies import words_of
-from stretto.backends.providers.transport.told_waits import told_wait_s
+from stretto.backends.providers.transport.requested_waits import requested_wait_s
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.rate_limits import asked_to_wait_s
 from stretto.backends.resilience.resilient import Resilience
@@ -107,7 +107,7 @@ def test_a_body_that_is_nested_without_end_is_read_no_deeper():
     for _ in range(100_000):
         deep = [deep]
     assert words_of(deep) == ""
-    assert told_wait_s(deep, "") is None
+    assert requested_wait_s(deep, "") is None
 
 
 async def test_a_key_that_google_does_not_know_is_a_key_that_is_refused():
@@ -162,7 +162,7 @@ WAITS = [
 
 @pytest.mark.parametrize(("body", "wait_s"), WAITS)
 def test_a_wait_that_is_told_in_a_body_is_read_in_every_form(body, wait_s):
-    assert told_wait_s(body, words_of(body)) == (wait_s if wait_s is None else pytest.approx(wait_s))
+    assert requested_wait_s(body, words_of(body)) == (wait_s if wait_s is None else pytest.approx(wait_s))
 
 
 @pytest.mark.parametrize("body", [body for body, wait_s in WAITS if wait_s == 5])

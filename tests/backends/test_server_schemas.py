@@ -44,7 +44,7 @@ async def test_where_neither_is_taken_the_answer_is_checked_here():
     server._rejects = refuse
     answers, bodies = await in_form(server)
     assert len(bodies) == 4  # two refusals, then without
-    said = f"openai:{MODEL} does not take response_format: it is told the schema in words only."
+    said = f"openai:{MODEL} does not take response_format: the schema is described in the prompt instead."
     assert [answer.warnings for answer in answers] == [(said,), (said,)]
 
 

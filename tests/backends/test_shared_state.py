@@ -104,7 +104,7 @@ async def test_replicas_together_send_no_more_than_a_server_says_is_left(redis):
     clock = Clock()
     async with stores(redis, 10, clock=clock) as shared:
         limits = [store.limits(MODEL) for store in shared]
-        await limits[0].tell(News({}, reported={"requests": Report(7, None, 60.0)}))
+        await limits[0].report(News({}, reported={"requests": Report(7, None, 60.0)}))
         rooms = []
 
         async def take(one):
@@ -120,9 +120,9 @@ async def test_what_other_replicas_have_on_the_way_counts_against_a_report(redis
     async with stores(redis, 2, clock=Clock()) as (first, second):
         mine, theirs = first.limits(MODEL), second.limits(MODEL)
         assert (await theirs.take(ONE, {"requests": 3})).wait_s == 0
-        await mine.tell(News({}, reported=reports(TWO_LEFT)))
+        await mine.report(News({}, reported=reports(TWO_LEFT)))
         assert (await mine.take(ONE, ONE)).wait_s > 0
-        await theirs.tell(News({}, reported=reports(TWO_LEFT)))  # they have arrived, and the server included them
+        await theirs.report(News({}, reported=reports(TWO_LEFT)))  # they have arrived, and the server included them
         assert (await mine.take(ONE, ONE)).wait_s == 0
 
 
@@ -131,7 +131,7 @@ async def test_what_a_replica_that_died_had_on_the_way_is_forgotten(redis):
     async with stores(redis, 2, clock=clock) as (first, dead):
         await dead.limits(MODEL).take(ONE, {"requests": 100})
         clock.now += BELIEVED_S + 1
-        await first.limits(MODEL).tell(News({}, reported=reports(TWO_LEFT)))
+        await first.limits(MODEL).report(News({}, reported=reports(TWO_LEFT)))
         assert (await first.limits(MODEL).take(ONE, ONE)).wait_s == 0
 
 
@@ -218,17 +218,17 @@ async def test_a_replica_alone_waits_as_long_as_it_would_without_a_store(redis, 
                         **({} if report.size is None else {"x-ratelimit-limit-tokens": repr(report.size)}),
                     }
                 )
-                await shared.tell(News(own.flying, reported={"tokens": report}))
+                await shared.report(News(own.flying, reported={"tokens": report}))
             elif what == "hold":
                 own.hold(value)
-                await shared.tell(News(own.flying, hold_s=value))
+                await shared.report(News(own.flying, hold_s=value))
             elif calls and what == "settle":
                 calls.pop().settle()
-                await shared.tell(News(own.flying))
+                await shared.report(News(own.flying))
             elif calls:
                 call = calls.pop()
                 call.take_back()
-                await shared.tell(News(own.flying, returned=call.cost))
+                await shared.report(News(own.flying, returned=call.cost))
 
 
 # Breakers
@@ -299,13 +299,13 @@ async def test_a_trial_whose_replica_died_is_another_replicas_after_a_rest(redis
     clock = Clock()
     async with stores(redis, 2, clock=clock) as shared:
         dead, alive = (store.health(MODEL[:2], faults=1, over_s=0, rest_s=30) for store in shared)
-        await dead.tell("fault")
+        await dead.report("fault")
         clock.now += 31
         assert (await dead.admit("a", None)).verdict == "try"
         assert (await alive.admit("b", None)).verdict == "wait"
         clock.now += 31
         assert (await alive.admit("b", None)).verdict == "try"
-        await alive.tell("answers", token="b")  # noqa: S106 - no secret
+        await alive.report("answers", token="b")  # noqa: S106 - no secret
         assert (await dead.admit("c", None)).verdict == "go"
 
 
@@ -314,10 +314,10 @@ async def test_faults_of_one_short_disturbance_do_not_open_it(redis):
     async with stores(redis, 1, clock=clock) as (store,):
         health = store.health(MODEL[:2], faults=3, over_s=5, rest_s=30)
         for _ in range(9):
-            await health.tell("fault")
+            await health.report("fault")
         assert (await health.admit("a", None)).verdict == "go"
         clock.now += 5
-        await health.tell("fault")
+        await health.report("fault")
         assert (await health.admit("a", None)).verdict == "no"
 
 
@@ -365,14 +365,14 @@ async def test_when_redis_comes_back_replicas_share_again(redis, tmp_path, caplo
                 first.health(MODEL[:2], faults=1, over_s=0, rest_s=30),
                 second.health(MODEL[:2], faults=1, over_s=0, rest_s=30),
             )
-            await mine.tell("fault")
+            await mine.report("fault")
             assert (await theirs.admit("a", None)).verdict == "no"
             own.stop()
             for _ in range(3):
                 assert (await theirs.admit("a", None)).verdict == "go"
             own.start()
             assert (await theirs.admit("a", None)).verdict == "go"  # it has forgotten everything
-            await mine.tell("fault")
+            await mine.report("fault")
             assert (await theirs.admit("a", None)).verdict == "no"
     assert caplog.text.count("cannot be used") == 1
     assert caplog.text.count("is back:") == 1

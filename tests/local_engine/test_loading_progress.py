@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from stretto import Stretto
 from stretto.backends.local import loading_notice
-from stretto.backends.local.loading_notice import told_of_loading
+from stretto.backends.local.loading_notice import loading_reported
 from stretto.cli.output.progress import Progress
 from stretto.local import LocalBackend
 from stretto.local_engine.generation import Generation
@@ -90,7 +90,7 @@ def test_who_waits_is_told_of_each_change(where, kept, monkeypatch):
     monkeypatch.setattr(loading_notice, "_LOOK_S", 0.001)
     monkeypatch.setattr(sys, "stderr", open(writer, "w"))  # noqa: PTH123, SIM115
     said = ""
-    with told_of_loading(NAME, wanted=True), timed_loading(NAME, "a file"):
+    with loading_reported(NAME, wanted=True), timed_loading(NAME, "a file"):
         for what in ("importing libraries", "laying out the weights", "short"):
             step(NAME, what)
             while f"is still being loaded: {what} (the first time)." not in said:

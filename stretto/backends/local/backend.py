@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine
     from stretto.local_engine.serving.handle import Handle
 
-__all__ = ["LocalBackend", "tell_traces"]
+__all__ = ["LocalBackend", "report_traces"]
 
 _log = logging.getLogger(__package__)
 
@@ -198,8 +198,8 @@ class LocalBackend:
         engine = self._loader.engine
         if engine is None:
             return None
-        seen = self._records.of(asking()).by_method()
-        return Measured(engine.step_ms, {name: decoding_of(found) for name, found in seen.items()})
+        by_method = self._records.of(asking()).by_method()
+        return Measured(engine.step_ms, {name: decoding_of(found) for name, found in by_method.items()})
 
     def forget_learned(self) -> None:
         """Forget acceptance statistics and the answers used for drafting, for all backends that share the engine."""
@@ -213,8 +213,8 @@ class LocalBackend:
         engine = self._loader.engine
         if engine is None:
             return Load()
-        held = engine.occupancy
-        return Load(held.running + held.waiting, held.waiting)
+        occupancy = engine.occupancy
+        return Load(occupancy.running + occupancy.waiting, occupancy.waiting)
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
@@ -267,7 +267,7 @@ class LocalBackend:
             if not handle.finished:
                 log_event(_log, logging.WARNING, "request left in a step", request=handle.number, waited_s=_LET_GO_S)
             elif handle.batches is not None:
-                tell_traces(handle)
+                report_traces(handle)
 
     async def _submitted(
         self,
@@ -400,7 +400,7 @@ def _log_submitted(model: str, request: int, began: float, stages: Stages) -> No
     )
 
 
-def tell_traces(handle: Handle) -> None:
+def report_traces(handle: Handle) -> None:
     """Add the engine's spans to the current call, for a watched request that has ended."""
     at, now = handle.stages.get, time.perf_counter()
     submitted, admitted, first = at("submitted"), at("admitted"), at("first_token")

@@ -152,6 +152,6 @@ def _missing(options: LoadingOptions, decoding: str) -> str:
     if lack or method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
         return lack
     return (
-        " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
+        " It needs an adapter next to the weights. Train one in a checkout of Stretto's source: "
         f"python -m {method.recipe} --model {options.source.name}."
     )

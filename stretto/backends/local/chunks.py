@@ -101,7 +101,7 @@ class Chunks:
         pieces = [event for event in events if isinstance(event, Piece)]
         last = events[-1] if events else None
         unheld, self.unheld = self.unheld, ()
-        chunk = self._said(pieces, ended=isinstance(last, Finished))
+        chunk = self._chunk_of(pieces, ended=isinstance(last, Finished))
         if not isinstance(last, Finished):
             return replace(chunk, stages=stages, unheld=unheld)
         self._over = True
@@ -137,7 +137,7 @@ class Chunks:
             warnings=(*self._warnings, *(f"{self._backend}: {warning}." for warning in noted)),
         )
 
-    def _said(self, pieces: Sequence[Piece], *, ended: bool) -> Chunk:
+    def _chunk_of(self, pieces: Sequence[Piece], *, ended: bool) -> Chunk:
         """Return the text of some pieces, its tool calls and thoughts, and log-probabilities of all but thoughts."""
         if self.reader is None:
             scores = tuple(self._logprob(each) for piece in pieces for each in piece.logprobs)

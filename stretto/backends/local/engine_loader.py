@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from stretto.backends.local.loading_notice import told_of_loading
+from stretto.backends.local.loading_notice import loading_reported
 from stretto.foundation.ending_thread import EndingThread, is_exiting
 from stretto.foundation.threads import Fork, are_threads_green
 from stretto.local_engine.model.loading.loading_turn import look_again
@@ -83,12 +83,12 @@ async def first_of(*futures: Future[Any]) -> None:
     """Wait until one of the futures is done. Cancelling the caller cancels none of them: others may wait for them."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
-    def tell(_: Future[Any]) -> None:
+    def wake(_: Future[Any]) -> None:
         with suppress(RuntimeError):  # that event loop has ended, and nobody waits in it
             loop.call_soon_threadsafe(done.set)
 
     for future in futures:
-        future.add_done_callback(tell)
+        future.add_done_callback(wake)
     await done.wait()
 
 
@@ -212,7 +212,7 @@ class EngineLoader:
             return
         engine: Engine | None = None
         try:
-            with told_of_loading(self._name, wanted=any(share.progress for share in self.shares)):
+            with loading_reported(self._name, wanted=any(share.progress for share in self.shares)):
                 engine = self._load(self._is_given_up)
         except BaseException as error:  # noqa: BLE001 - raised to whoever waits for the future
             with suppress(InvalidStateError):

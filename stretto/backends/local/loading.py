@@ -92,7 +92,7 @@ class LoadingOptions:
 
         Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
         """
-        asked = time.perf_counter()
+        started = time.perf_counter()
         refuse_after_fork(self.source.name)
         texts = read_texts(self.draft_corpus) if self.draft_corpus and not self.reading else []
         if self._is_in_few_bits:
@@ -100,13 +100,13 @@ class LoadingOptions:
 
             compile_ahead([product(BLOCKS)])
         here = self._fetched()
-        with timed_loading(self.source.name, self.identity()) as loading, ExitStack() as held:
-            kept = held.enter_context(self._kept())
+        with timed_loading(self.source.name, self.identity()) as loading, ExitStack() as stack:
+            kept = stack.enter_context(self._kept())
             places = [each for each in here._places() if each not in kept]
             with read_ahead(self.source.name, places, given_up):
                 _import_ahead()
             with loading.waiting():
-                held.enter_context(self._turn(given_up))
+                stack.enter_context(self._turn(given_up))
             engine = here._load(texts)
         _ = engine.model.ends
         log_event(
@@ -115,7 +115,7 @@ class LoadingOptions:
             "model loaded",
             model=self.source.name,
             other_models_s=round(loading.waited_s, 4),
-            load_s=round(time.perf_counter() - asked - loading.waited_s, 4),
+            load_s=round(time.perf_counter() - started - loading.waited_s, 4),
         )
         return engine
 

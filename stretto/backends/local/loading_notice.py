@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from stretto.local_engine.model.loading.loading_progress import doing
 
-__all__ = ["silence", "told_of_loading"]
+__all__ = ["loading_reported", "silence"]
 
 _AFTER_S, _LOOK_S = 2.0, 0.25
 _LEAST_NAME = 16  # minimum characters shown of a model's name
@@ -23,7 +23,7 @@ def silence() -> None:
 
 
 @contextmanager
-def told_of_loading(model: str, *, wanted: bool) -> Iterator[None]:
+def loading_reported(model: str, *, wanted: bool) -> Iterator[None]:
     """Report the loading progress on standard error if the body takes long; only on a terminal or in a notebook.
 
     On a terminal one line is updated; in a notebook each change is a new line.
@@ -33,13 +33,13 @@ def told_of_loading(model: str, *, wanted: bool) -> Iterator[None]:
         yield
         return
     ended = threading.Event()
-    teller = threading.Thread(target=_tell, args=(model, ended, in_notebook), name="stretto tells", daemon=True)
-    teller.start()
+    reporter = threading.Thread(target=_report, args=(model, ended, in_notebook), name="stretto loading", daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        reporter.join()
 
 
 def _is_terminal() -> bool:
@@ -49,14 +49,14 @@ def _is_terminal() -> bool:
         return False
 
 
-def _tell(model: str, ended: threading.Event, in_notebook: bool) -> None:
+def _report(model: str, ended: threading.Event, in_notebook: bool) -> None:
     name = "".join(letter if letter.isprintable() else "?" for letter in model)
     last, patience_s = "", _AFTER_S
     with suppress(OSError, ValueError):
         while not ended.wait(patience_s):
-            said = f" is still being loaded: {doing(model) or 'waiting for its files'}."
-            room = shutil.get_terminal_size().columns - len(said)
-            line = f"stretto: {name if in_notebook else _end_of(name, room)}{said}"
+            message = f" is still being loaded: {doing(model) or 'waiting for its files'}."
+            room = shutil.get_terminal_size().columns - len(message)
+            line = f"stretto: {name if in_notebook else _end_of(name, room)}{message}"
             if line != last:
                 shown = line if in_notebook else _over(last, line)
                 print(shown, end="\n" if in_notebook else "", file=sys.stderr, flush=True)

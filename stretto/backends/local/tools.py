@@ -77,7 +77,7 @@ def turns_of(prompt: ModelRequest, form: MarkupForm) -> list[dict[str, Any]]:
 def _thought(turn: Mapping[str, Any]) -> str:
     """Return the thoughts of a turn from the fields that OpenAI-compatible servers use."""
     found = (turn.get(name) for name in ("reasoning_content", "reasoning"))
-    return next((said for said in found if isinstance(said, str) and said), "")
+    return next((text for text in found if isinstance(text, str) and text), "")
 
 
 def _call(call: Mapping[str, Any], *, short: bool, as_text: bool) -> dict[str, Any]:
@@ -123,15 +123,15 @@ def left_out(template: object, prompt: ModelRequest, backend: str) -> tuple[str,
     names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
     names = [each for each in names if each != "reasoning_effort" or not reads(each)]
     unread = [name for name in _given(prompt) if not reads(name)]
-    said = [f"{' and '.join(names)} had no effect: {backend} has nothing like it."] if names else []
+    warnings = [f"{' and '.join(names)} had no effect: {backend} has nothing like it."] if names else []
     if unread:
-        said.append(f"{' and '.join(unread)} had no effect: the chat template of {backend} does not read it.")
+        warnings.append(f"{' and '.join(unread)} had no effect: the chat template of {backend} does not read it.")
     if template is None:
-        said.append(
+        warnings.append(
             f"{backend} has no chat template: it is shown the messages as plain text, and may go on with them instead "
             "of answering. Use a file of an instruct or chat model."
         )
-    return tuple(said)
+    return tuple(warnings)
 
 
 def tools_shown(prompt: ModelRequest) -> list[dict[str, Any]]:

@@ -101,8 +101,8 @@ class AnthropicBackend(RemoteBackend):
         stream = await post_very_long(client, "/v1/messages", body, stream_of)
         if stream is not None:
             return stream
-        sent, beside = around_the_sdk(sent)
-        return await client.messages.create(**sent, stream=True, extra_body=(beside | sampling | extra) or None)
+        sent, long_lists = around_the_sdk(sent)
+        return await client.messages.create(**sent, stream=True, extra_body=(long_lists | sampling | extra) or None)
 
     def read(self, event: Any) -> Sequence[AnswerPiece]:
         """Parse an event of the Messages API."""
@@ -115,8 +115,8 @@ class AnthropicBackend(RemoteBackend):
             # Its count of the answer's tokens is only a starting value.
             return [AnswerPiece(usage=_prompt_usage(value_of(value_of(event, "message"), "usage")))]
         if kind == "message_delta":
-            said = value_of(event, "delta")
-            return [AnswerPiece(usage=_usage(value_of(event, "usage")), **_end(said))]
+            delta = value_of(event, "delta")
+            return [AnswerPiece(usage=_usage(value_of(event, "usage")), **_end(delta))]
         return ()
 
     def read_whole(self, body: Mapping[str, Any]) -> Sequence[AnswerPiece]:
@@ -128,8 +128,8 @@ class AnthropicBackend(RemoteBackend):
         ):
             return ()
         blocks = objects_of(body, "content")
-        said = [piece for place, block in enumerate(blocks) for piece in _begun(block, place)]
-        return [AnswerPiece(usage=_usage(body.get("usage"))), *said, AnswerPiece(**_end(body))]
+        pieces = [piece for place, block in enumerate(blocks) for piece in _begun(block, place)]
+        return [AnswerPiece(usage=_usage(body.get("usage"))), *pieces, AnswerPiece(**_end(body))]
 
 
 def _delta(delta: Any, index: int) -> AnswerPiece:
@@ -148,8 +148,8 @@ def _begun(block: Any, index: int) -> Sequence[AnswerPiece]:
     """Parse the start of a block: a tool call, a thought, or a text that some servers send whole."""
     kind = value_of(block, "type")
     if kind in _THOUGHTS:
-        said = [Thought(kind, name, text_of(block, name), index) for name in _THOUGHTS[kind]]
-        return [AnswerPiece(thinking=text_of(block, "thinking"), thoughts=tuple(said))]
+        thoughts = [Thought(kind, name, text_of(block, name), index) for name in _THOUGHTS[kind]]
+        return [AnswerPiece(thinking=text_of(block, "thinking"), thoughts=tuple(thoughts))]
     if kind != "tool_use":
         return [AnswerPiece(text=text_of(block, "text"))] if _is_text(block) else ()
     given = value_of(block, "input")
@@ -162,9 +162,9 @@ def _is_text(block: Any) -> bool:
     return bool(value_of(block, "type") == "text")
 
 
-def _end(said: Any) -> dict[str, Any]:
+def _end(ending: Any) -> dict[str, Any]:
     """Return how an answer ended, as fields of an `AnswerPiece`."""
-    return {"finish": word_of(said, "stop_reason"), "stopped_by": word_of(said, "stop_sequence")}
+    return {"finish": word_of(ending, "stop_reason"), "stopped_by": word_of(ending, "stop_sequence")}
 
 
 def _prompt_usage(counted: Any) -> Usage | None:

@@ -27,7 +27,7 @@ OPENAI_ONLY = frozenset(
 
 _ELSEWHERE = frozenset({"user", "parallel_tool_calls"})  # fields with another name there
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^,]*)?;base64,(.*)", re.DOTALL)
-_BESIDE = frozenset({"cache_control", "citations", "context"})
+_BLOCK_FIELDS = frozenset({"cache_control", "citations", "context"})
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
@@ -60,10 +60,10 @@ def tool_choice_of(prompt: ModelRequest) -> Block | None:
 
 def system_of(prompt: ModelRequest) -> str | list[Block] | None:
     """Return the system instructions: a text, or blocks if they contain more than text."""
-    said = [message for message in prompt.messages if message.role == "system"]
-    if any(message.parts for message in said):
-        return [block for message in said for block in _blocks(message, "")]
-    return "\n\n".join(message.content for message in said) or None
+    instructions = [message for message in prompt.messages if message.role == "system"]
+    if any(message.parts for message in instructions):
+        return [block for message in instructions for block in _blocks(message, "")]
+    return "\n\n".join(message.content for message in instructions) or None
 
 
 def turns_of(messages: Iterable[Message], backend: str) -> list[Block]:
@@ -74,11 +74,11 @@ def turns_of(messages: Iterable[Message], backend: str) -> list[Block]:
     spoken = (message for message in messages if message.role != "system")
     turns = []
     for role, group in groupby(spoken, key=lambda message: "user" if message.role == "tool" else message.role):
-        said = list(group)
-        if any(message.parts or message.tool_calls or message.role == "tool" for message in said):
-            content: Any = [block for message in said for block in _blocks(message, backend)]
+        turn = list(group)
+        if any(message.parts or message.tool_calls or message.role == "tool" for message in turn):
+            content: Any = [block for message in turn for block in _blocks(message, backend)]
         else:
-            content = "\n\n".join(message.content for message in said)
+            content = "\n\n".join(message.content for message in turn)
         turns.append({"role": role, "content": content})
     return turns
 
@@ -89,15 +89,15 @@ def _tool(tool: Mapping[str, Any]) -> Block:
         return dict(tool)
     named = {name: function[name] for name in ("name", "description", "strict") if function.get(name) is not None}
     schema = function.get("parameters") or {"type": "object", "properties": {}}
-    return {**named, "input_schema": schema, **{name: tool[name] for name in _BESIDE & tool.keys()}}
+    return {**named, "input_schema": schema, **{name: tool[name] for name in _BLOCK_FIELDS & tool.keys()}}
 
 
 def _blocks(message: Message, backend: str) -> list[Block]:
-    beside = {name: message.extra[name] for name in ("cache_control", "is_error") if name in message.extra}
+    extra = {name: message.extra[name] for name in ("cache_control", "is_error") if name in message.extra}
     blocks = _content(message.parts, backend) if message.parts else _content(_as_part(message.content), backend)
     if message.role == "tool":
         content = blocks if message.parts else message.content
-        return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content, **beside}]
+        return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content, **extra}]
     return [*blocks, *map(_tool_use, message.tool_calls)]
 
 
@@ -166,4 +166,4 @@ def _document(part: Mapping[str, Any]) -> Block:
 
 
 def _kept(part: Mapping[str, Any]) -> Block:
-    return {name: part[name] for name in _BESIDE & part.keys()}
+    return {name: part[name] for name in _BLOCK_FIELDS & part.keys()}

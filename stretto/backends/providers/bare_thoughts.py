@@ -43,7 +43,7 @@ def expected_of(model: str, host: str = "") -> bool | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SplitText:
     """What is certain now: text of the answer, and a completed thought before it."""
 
     text: str = ""
@@ -68,50 +68,50 @@ class BareThoughts:
         self._expected = expected
         self._pieces: list[str] = []  # withheld
         self._length = 0  # of the pieces
-        self._seen = ""  # the last characters
+        self._tail = ""  # the last characters
         self._start = ""  # the first characters after white space
         self._marked = False  # there is an opening tag
-        self._behind = False  # between the thought and the answer
+        self._after_thought = False  # between the thought and the answer
 
     @property
     def holds(self) -> bool:
         """Whether text is withheld."""
         return bool(self._pieces)
 
-    def feed(self, text: str) -> Told:
-        if self._behind:
+    def feed(self, text: str) -> SplitText:
+        if self._after_thought:
             text = text.lstrip()
-            self._behind = not text
+            self._after_thought = not text
         if self.found is not None or not text:
-            return Told(text)
-        window, known = self._seen + text, len(self._seen)
-        self._seen = window[-_KEPT:]
+            return SplitText(text)
+        window, known = self._tail + text, len(self._tail)
+        self._tail = window[-_KEPT:]
         if len(self._start) < _START:
             self._start = (self._start + text).lstrip()[:_START]
         if self._expected is False:
             end = self._end(window, known - _LONGEST)
             self.late = end is not None and window[end.end() :][:1].isspace()
             self.found = self.late or None
-            return Told(text)
+            return SplitText(text)
         self._pieces.append(text)
         self._length += len(text)
         if self._start.startswith(BEGINS):
             return self.none()
         end = self._end(window, known - _LONGEST + 1)
         before = self._length - len(window)
-        return Told() if end is None else self._split(before + end.start(), before + end.end())
+        return SplitText() if end is None else self._split(before + end.start(), before + end.end())
 
-    def none(self) -> Told:
+    def none(self) -> SplitText:
         """Rule out such a thought: the server marks thoughts in another way, or the model already calls a tool."""
         self.found = False
-        return Told(self._released())
+        return SplitText(self._released())
 
-    def finish(self, *, cut: bool) -> Told:
+    def finish(self, *, cut: bool) -> SplitText:
         """Return what is withheld at the end of the text; ``cut``: the model would have written more."""
         if self.found is None and self._start and not cut:
             self.found = False
-        held = self._released()
-        return Told(thought=held.strip()) if cut and self._expected else Told(held)
+        withheld = self._released()
+        return SplitText(thought=withheld.strip()) if cut and self._expected else SplitText(withheld)
 
     def _end(self, window: str, start: int) -> re.Match[str] | None:
         """Return the closing tag, from ``start`` on, unless the text only mentions it."""
@@ -121,14 +121,14 @@ class BareThoughts:
         found = _CLOSE.finditer(window, max(start, 0))
         return next((mark for mark in found if window[max(mark.start() - 1, 0) : mark.start()] not in _QUOTES), None)
 
-    def _split(self, start: int, end: int) -> Told:
+    def _split(self, start: int, end: int) -> SplitText:
         self.found = True
-        held = self._released()
-        text = held[end:].lstrip()
-        self._behind = not text
-        return Told(text, held[:start].strip())
+        withheld = self._released()
+        text = withheld[end:].lstrip()
+        self._after_thought = not text
+        return SplitText(text, withheld[:start].strip())
 
     def _released(self) -> str:
-        held = "".join(self._pieces)
+        withheld = "".join(self._pieces)
         self._pieces.clear()
-        return held
+        return withheld

@@ -132,10 +132,10 @@ class IncomingCalls:
 
     def rest(self) -> list[ToolCallFragment]:
         """Return what was withheld, once all calls have ended. A call without arguments gets an empty object."""
-        said = [(call, call.settled()) for call in self._calls]
+        settled = [(call, call.settled()) for call in self._calls]
         return [
             ToolCallFragment(call.place, arguments=more or call.withheld or "{}")
-            for call, more in said
+            for call, more in settled
             if more or (not call.arguments and call.type == "function")
         ]
 

@@ -94,8 +94,8 @@ class _Asking:
             case "vllm":
                 metrics = await self._page("/metrics")
                 info = await self._json("/server_info?config_format=json")
-                asked = {**_EXAMPLE, "model": self._model, "add_generation_prompt": True, "return_token_strs": True}
-                tokens = await self._json("/tokenize", asked)
+                request = {**_EXAMPLE, "model": self._model, "add_generation_prompt": True, "return_token_strs": True}
+                tokens = await self._json("/tokenize", request)
                 return of_vllm(facts, metrics.text if metrics else "", info, tokens)
             case "sglang":
                 info = await self._json("/get_server_info") or await self._json("/server_info")

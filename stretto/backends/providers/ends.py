@@ -31,8 +31,8 @@ _ENDS: Mapping[str, End] = {word: end for end, words in _WORDS.items() for word 
 
 def end_of(word: str) -> End:
     """Return the meaning of a server's finish reason. Gemini's OpenAI API adds its own word after a colon."""
-    said, _, more = word.partition(":")
-    found = (_ENDS.get(_plain(each)) for each in (word, said, more))
+    first, _, more = word.partition(":")
+    found = (_ENDS.get(_plain(each)) for each in (word, first, more))
     return next(filter(None, found), "unknown")
 
 

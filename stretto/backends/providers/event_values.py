@@ -63,8 +63,8 @@ def content_of(thing: Any, name: str) -> Content:
             kind = "text"
         field = _PARTS.get(kind, "others") if isinstance(kind, str) else "others"
         found[field].append(str(kind)[:_SHOWN] if field == "others" else words_of(plain(part)))
-    said = {field: "".join(pieces) for field, pieces in found.items() if field != "others"}
-    return Content(**said, others=tuple(dict.fromkeys(found["others"])))
+    texts = {field: "".join(pieces) for field, pieces in found.items() if field != "others"}
+    return Content(**texts, others=tuple(dict.fromkeys(found["others"])))
 
 
 _PARTS = {
@@ -87,8 +87,8 @@ def words_of(part: Any, depth: int = 0) -> str:
         return "".join(words_of(each, depth + 1) for each in part)
     if not isinstance(part, Mapping):
         return ""
-    said = (words_of(part[name], depth + 1) for name in _WORDS if part.get(name))
-    return next((words for words in said if words), "")
+    texts = (words_of(part[name], depth + 1) for name in _WORDS if part.get(name))
+    return next((words for words in texts if words), "")
 
 
 def objects_of(thing: Any, name: str) -> Sequence[Any]:

@@ -24,7 +24,7 @@ from stretto.backends.providers.transport.error_bodies import (
 from stretto.backends.providers.transport.event_lines import BodyTooLargeError
 from stretto.backends.providers.transport.headers import kept_headers, retry_after_s
 from stretto.backends.providers.transport.http_clients import is_loopback, transport_errors
-from stretto.backends.providers.transport.told_waits import told_wait_s
+from stretto.backends.providers.transport.requested_waits import requested_wait_s
 from stretto.foundation.redaction import redacted_line
 from stretto.values.answer import Usage
 from stretto.values.errors import (
@@ -157,13 +157,13 @@ def _own_words(error: Exception, names: set[str]) -> str:
 
 
 def _by_its_words(error: Exception, backend: str, secrets: tuple[str, ...]) -> BackendError:
-    said = redacted_line(str(error), *secrets)
-    if _is_overflow(400, said, None):
+    message = redacted_line(str(error), *secrets)
+    if _is_overflow(400, message, None):
         return ContextOverflowError(
-            f"{backend} cannot hold this prompt: {said[:300].rstrip('.')}. Shorten it, or use a larger model.",
+            f"{backend} cannot hold this prompt: {message[:300].rstrip('.')}. Shorten it, or use a larger model.",
             backend=backend,
         )
-    return BackendError(f"{backend} failed: {type(error).__name__}: {said[:300]}", backend=backend)
+    return BackendError(f"{backend} failed: {type(error).__name__}: {message[:300]}", backend=backend)
 
 
 def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str, str]) -> BackendError:
@@ -173,7 +173,7 @@ def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str,
         return _answered(_status(None, read) or 500, read, words_of(read), secrets, backend, headers=headers)
     error = StreamBrokenError(
         f"{backend} answered, but not with a stream of events: {_excerpt(body, secrets)}. "
-        "Check base_url, and what stands between.",
+        "Check base_url and any proxy in between.",
         backend=backend,
         headers=headers,
     )
@@ -192,17 +192,17 @@ def failed_end(backend: str, word: str) -> BackendError:
 
 def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> BackendError:
     if isinstance(error, json.JSONDecodeError):
-        said = redacted_line(error.doc[:_LOOKED_AT], *secrets)
-        what = f": {said[:200]}" if said else ""
+        excerpt = redacted_line(error.doc[:_LOOKED_AT], *secrets)
+        what = f": {excerpt[:200]}" if excerpt else ""
     else:
-        told = str(error) if isinstance(error, OddEventError) else f"{type(error).__name__}: {error}"
-        said, what = "", f" ({redacted_line(told, *secrets)[:200]})"
+        detail = str(error) if isinstance(error, OddEventError) else f"{type(error).__name__}: {error}"
+        excerpt, what = "", f" ({redacted_line(detail, *secrets)[:200]})"
     broken = StreamBrokenError(
         f"{backend} sent an event that cannot be read{what}. Try again; if it stays, the server or a proxy "
         "between is at fault.",
         backend=backend,
     )
-    broken.server_message = said
+    broken.server_message = excerpt
     return broken
 
 
@@ -271,7 +271,7 @@ def _body(error: Exception) -> Any:
 
 
 def _status(error: Exception | None, body: Any) -> int | None:
-    """Return the HTTP status, or the one that an error within a stream stands for."""
+    """Return the HTTP status, or the one that an error within a stream represents."""
     response = getattr(error, "response", None)
     of_aws = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
     codes = (
@@ -296,42 +296,48 @@ def _answered(
     status: int, body: Any, words: str, secrets: tuple[str, ...], backend: str, *, headers: Mapping[str, str]
 ) -> BackendError:
     """Choose the error for a status, and the sentence that says what to do; ``words``: the body's message."""
-    said, told_s = redacted_line(words, *secrets), told_wait_s(body, words)
-    kind, what, remedy, transient = _kind_of(status, body, words, told_s)
-    asked = headers.get("x-should-retry")
+    message, requested_s = redacted_line(words, *secrets), requested_wait_s(body, words)
+    kind, what, remedy, transient = _kind_of(status, body, words, requested_s)
+    should_retry = headers.get("x-should-retry")
     for_good = kind in (AuthenticationError, ContextOverflowError) or (kind is RateLimitedError and not transient)
-    if asked is not None and not for_good:
-        transient = asked == "true"
+    if should_retry is not None and not for_good:
+        transient = should_retry == "true"
     wait_s = retry_after_s(headers)
     failure = kind(
-        f"{backend} {what} (status {status}): {said}. {remedy}",
+        f"{backend} {what} (status {status}): {message}. {remedy}",
         backend=backend,
         status=status,
         transient=transient,
-        retry_after_s=told_s if wait_s is None else wait_s,
+        retry_after_s=requested_s if wait_s is None else wait_s,
         headers=headers,
     )
-    failure.server_message = said
+    failure.server_message = message
     if isinstance(failure, RequestRejectedError):
         failure.parameter = rejected_parameter(body, words)
     return failure
 
 
-def _kind_of(status: int, body: Any, said: str, told_s: float | None) -> tuple[type[BackendError], str, str, bool]:
+def _kind_of(
+    status: int, body: Any, message: str, requested_s: float | None
+) -> tuple[type[BackendError], str, str, bool]:
     """Return the error's class, what happened, what to do, and whether it is transient."""
     detail = detail_of(body)
     code = word_of_error(detail, "code") or word_of_error(detail, "type")
-    if status == 402 or code in {"insufficient_quota", "billing_error"} or _has_no_credit(status, body, said, told_s):
+    if (
+        status == 402
+        or code in {"insufficient_quota", "billing_error"}
+        or _has_no_credit(status, body, message, requested_s)
+    ):
         return RateLimitedError, "has no credit left", "Check the plan and billing of the account.", False
-    if status == 429 and _is_too_large(said):  # waiting makes no room for it
+    if status == 429 and _is_too_large(message):  # waiting makes no room for it
         return RateLimitedError, "takes no request of this size", "Shorten it, or raise the limit.", False
-    if status == 413 or code in _OVERFLOW_CODES or _is_overflow(status, said, told_s):
+    if status == 413 or code in _OVERFLOW_CODES or _is_overflow(status, message, requested_s):
         return ContextOverflowError, "cannot hold this prompt", "Shorten it, or use a larger model.", False
     if status < 400:
         return RequestRejectedError, "points elsewhere", "Give the final address as base_url.", False
-    if status == 400 and _NO_KEY.search(said):  # Google's way
+    if status == 400 and _NO_KEY.search(message):  # Google's way
         status = 401
-    if status == 500 and _OF_THE_REQUEST.search(said):
+    if status == 500 and _OF_THE_REQUEST.search(message):
         status = 400
     if status >= 500:
         passing = status not in {501, 505}
@@ -339,29 +345,29 @@ def _kind_of(status: int, body: Any, said: str, told_s: float | None) -> tuple[t
     return _KINDS.get(status, _REJECTED)
 
 
-def _has_no_credit(status: int, body: Any, said: str, told_s: float | None) -> bool:
+def _has_no_credit(status: int, body: Any, message: str, requested_s: float | None) -> bool:
     """Return whether an account has used up what a short wait does not restore: its credit, or its daily quota."""
     if status not in {400, 403, 429}:
         return False
     if _OF_A_DAY.search(as_text(body)):  # Google asks for a wait here too, but it restores nothing
         return True
-    found = _NO_CREDIT.search(said)
-    return found is not None and (told_s is None or "quota" not in found[0].lower())
+    found = _NO_CREDIT.search(message)
+    return found is not None and (requested_s is None or "quota" not in found[0].lower())
 
 
-def _is_overflow(status: int, said: str, told_s: float | None) -> bool:
+def _is_overflow(status: int, message: str, requested_s: float | None) -> bool:
     """Return whether the prompt is too long for the model, whatever the status is."""
-    if status not in _OVERFLOWS or (status == 429 and (told_s is not None or _OF_A_RATE.search(said))):
+    if status not in _OVERFLOWS or (status == 429 and (requested_s is not None or _OF_A_RATE.search(message))):
         return False
-    return bool(_OVERFLOW.search(said))
+    return bool(_OVERFLOW.search(message))
 
 
-def _is_too_large(said: str) -> bool:
+def _is_too_large(message: str) -> bool:
     """Return whether a single request is larger than its limit."""
-    limit, requested = _LIMIT.search(said), _REQUESTED.search(said)
+    limit, requested = _LIMIT.search(message), _REQUESTED.search(message)
     if limit and requested:
         return int(re.sub("[,_]", "", requested[1])) > int(re.sub("[,_]", "", limit[1]))
-    return bool(_TOO_LARGE.search(said))
+    return bool(_TOO_LARGE.search(message))
 
 
 _REJECTED = (RequestRejectedError, "refuses the request", "Change what it names.", False)
@@ -392,16 +398,16 @@ _NAMED = re.compile(
 _WITH_OTHERS = re.compile(r"\bwith (tools|tool calls|stream)", re.IGNORECASE)  # unsupported only together with these
 
 
-def rejected_parameter(body: Any, said: str) -> str | None:
+def rejected_parameter(body: Any, message: str) -> str | None:
     """Return the parameter that a 400 or 422 rejects as such; ``None`` if it rejects a value."""
     detail = detail_of(body)
     where = detail.get("loc")
     if "extra" in word_of_error(detail, "type") and isinstance(where, list) and where:  # FastAPI: ["body", name]
         return str(where[-1]) or None
     unwanted = word_of_error(detail, "code") in {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
-    if not unwanted and (not _UNWANTED.search(said) or _WITH_OTHERS.search(said)):
+    if not unwanted and (not _UNWANTED.search(message) or _WITH_OTHERS.search(message)):
         return None
     if isinstance(detail.get("param"), str):
         return str(detail["param"])
-    found = _NAMED.search(said)
+    found = _NAMED.search(message)
     return next(filter(None, found.groups()), None) if found else None

@@ -192,8 +192,8 @@ def _takes(model: BaseChatModel, argument: str) -> bool:
 
 async def _config() -> RunnableConfig | None:
     """Return the callbacks of the branch that a call belongs to."""
-    asked, caller = run_of_branch.get(), calling()
-    callbacks = await asked(caller) if asked is not None and caller is not None else None
+    run_config, caller = run_of_branch.get(), calling()
+    callbacks = await run_config(caller) if run_config is not None and caller is not None else None
     return None if callbacks is None else {"callbacks": callbacks}
 
 
@@ -226,9 +226,9 @@ def _piece(message: AIMessageChunk) -> AnswerPiece:
     content = content_of(message, "content")
     spoken = message.additional_kwargs.get("reasoning_content")  # from integrations of thinking models
     thoughts = list(_signed(message.content))
-    told = content.thinking if not thoughts else ""
-    if told := told or (spoken if isinstance(spoken, str) else ""):
-        thoughts.append(Thought("reasoning_content", "reasoning_content", told))
+    thinking = content.thinking if not thoughts else ""
+    if thinking := thinking or (spoken if isinstance(spoken, str) else ""):
+        thoughts.append(Thought("reasoning_content", "reasoning_content", thinking))
     refusal = message.additional_kwargs.get("refusal")
     refusal = content.refusal or (refusal if isinstance(refusal, str) else "")
     return AnswerPiece(
@@ -246,8 +246,8 @@ def _signed(content: str | list[Any]) -> Iterator[Thought]:
     blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     for place, block in enumerate(blocks):
         if block.get("type") == "thinking" and isinstance(block.get("thinking", ""), str):
-            told = block.get("index")
-            index = told if isinstance(told, int) else place
+            given_index = block.get("index")
+            index = given_index if isinstance(given_index, int) else place
             for field in ("thinking", "signature"):
                 if text := block.get(field):
                     yield Thought("thinking", field, str(text), index)
@@ -281,8 +281,8 @@ def _usage(counted: Mapping[str, Any] | None) -> Usage:
 
 def _finish(metadata: Mapping[str, Any]) -> str | None:
     """Return the finish reason; that of OpenAI's Responses is a status, with the reason for an incomplete answer."""
-    told = (word_of_end(metadata.get(name)) for name in _FINISH)
-    if word := next(filter(None, told), None):
+    reasons = (word_of_end(metadata.get(name)) for name in _FINISH)
+    if word := next(filter(None, reasons), None):
         return word
     status = word_of_end(metadata.get("status"))
     details = metadata.get("incomplete_details")

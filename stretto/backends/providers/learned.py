@@ -69,7 +69,7 @@ class Learned:
             self.refused, self.renamed, self._manners = set(), {}, OrderedDict()
             self.facts, self.bare_thoughts, self.ask_again = None, None, -math.inf
 
-    def tell(self, schema: Mapping[str, Any] | Sequence[Any], manner: Manner) -> None:
+    def set_manner(self, schema: Mapping[str, Any] | Sequence[Any], manner: Manner) -> None:
         """From now on, send a schema in this manner."""
         with _turn:
             self._manners[_hash(schema)] = manner

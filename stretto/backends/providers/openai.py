@@ -205,8 +205,8 @@ class OpenAIBackend(RemoteBackend):
 
     def _prediction(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any] | None:
         """Return the text that the answer might resemble; OpenAI rejects it in combination with these options."""
-        beside = prompt.tools or prompt.n > 1 or options.max_tokens is not None or options.logprobs is not None
-        if not (prompt.draft and self.capabilities.predictions) or beside or prompt.response_schema is not None:
+        conflicting = prompt.tools or prompt.n > 1 or options.max_tokens is not None or options.logprobs is not None
+        if not (prompt.draft and self.capabilities.predictions) or conflicting or prompt.response_schema is not None:
             return None
         return {"type": "content", "content": prompt.draft}
 
@@ -222,8 +222,8 @@ class OpenAIBackend(RemoteBackend):
             return None
         allowed = prompt.strict is not False and self._learned.manner_of(schema) is None
         form = strict_form(schema) if allowed else None
-        held = {"name": "answer", "schema": dict(schema) if form is None else form, "strict": form is not None}
-        return {"type": "json_schema", "json_schema": held}
+        named_schema = {"name": "answer", "schema": dict(schema) if form is None else form, "strict": form is not None}
+        return {"type": "json_schema", "json_schema": named_schema}
 
     def extra_fields(self, prompt: ModelRequest) -> dict[str, Any]:
         """Return the caller's own fields, without those that the API lacks."""
@@ -254,8 +254,8 @@ class OpenAIBackend(RemoteBackend):
         stream = await post_very_long(client, "/chat/completions", {**known, **extra}, stream_of)
         if stream is not None:
             return stream
-        known, beside = around_the_sdk(known)
-        return await client.chat.completions.create(**known, extra_body={**beside, **extra} or None)
+        known, long_lists = around_the_sdk(known)
+        return await client.chat.completions.create(**known, extra_body={**long_lists, **extra} or None)
 
     def events(self, stream: Any) -> AsyncGenerator[Any]:
         """Return the events as plain JSON, unless a tool traces the SDK."""
@@ -272,8 +272,8 @@ class OpenAIBackend(RemoteBackend):
             return ()
         if isinstance(event, str):
             raise EventError(event)
-        if (value_of(event, "choices") is None or value_of(event, "error")) and (said := _error_of(event)):
-            raise EventError(said)
+        if (value_of(event, "choices") is None or value_of(event, "error")) and (error := _error_of(event)):
+            raise EventError(error)
         extra = _extra(event)
         pieces = [_piece(choice, object_of(choice, "delta"), extra) for choice in objects_of(event, "choices")]
         usage = _usage(value_of(event, "usage"))
@@ -306,18 +306,18 @@ def _strict_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _extra(response: Any) -> dict[str, str]:
     """Return the fields of a response that only the caller can use."""
-    return {name: said for name in _EXTRA if isinstance(said := value_of(response, name), str)}
+    return {name: text for name in _EXTRA if isinstance(text := value_of(response, name), str)}
 
 
-def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> AnswerPiece:
-    """Parse a choice; ``said`` is its message or delta."""
+def _piece(choice: Any, message: Any, extra: Mapping[str, Any]) -> AnswerPiece:
+    """Parse a choice; ``message`` is its message or delta."""
     finish = word_of_end(value_of(choice, "finish_reason"))
     if finish is not None and end_of(finish) == "failed" and (error := value_of(choice, "error")):
         raise EventError({"error": plain(error)})
-    refusal = text_of(said, "refusal")  # the model's own words; the finish reason is only "stop"
-    sound = value_of(said, "audio")
-    content = content_of(said, "content")
-    thoughts = [Thought(name, name, text) for name in _THINKING if (text := words_of(value_of(said, name)))][:1]
+    refusal = text_of(message, "refusal")  # the model's own words; the finish reason is only "stop"
+    sound = value_of(message, "audio")
+    content = content_of(message, "content")
+    thoughts = [Thought(name, name, text) for name in _THINKING if (text := words_of(value_of(message, name)))][:1]
     if content.thinking:
         thoughts.append(Thought("thinking", "thinking", content.thinking, listed=True))
     warnings = ["The answer was spoken: of its sound, only the words are here."] if value_of(sound, "data") else []
@@ -330,10 +330,10 @@ def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> AnswerPiece:
         stopped_by=word_of(choice, "stop_reason") or word_of(choice, "matched_stop"),  # vLLM's and SGLang's names
         refused=bool(refusal or content.refusal),
         logprobs=_logprobs(value_of(choice, "logprobs")),
-        tool_calls=_calls(said),
+        tool_calls=_calls(message),
         choice=_index(choice),
         extra=extra,
-        annotations=[plain(each) for each in objects_of(said, "annotations")],
+        annotations=[plain(each) for each in objects_of(message, "annotations")],
         warnings=tuple(warnings),
     )
 
@@ -347,9 +347,9 @@ def _index(choice: Any) -> int:
     return number if isinstance(number, int) else -1
 
 
-def _calls(said: Any) -> tuple[CallPiece, ...]:
-    calls = [_call(call) for call in objects_of(said, "tool_calls")]
-    if (function := object_of(said, "function_call")) is not None:  # from the API before tools
+def _calls(message: Any) -> tuple[CallPiece, ...]:
+    calls = [_call(call) for call in objects_of(message, "tool_calls")]
+    if (function := object_of(message, "function_call")) is not None:  # from the API before tools
         calls.append(_call_piece(function, "arguments", index="function_call"))
     return tuple(calls)
 
@@ -400,10 +400,10 @@ def _logprobs(reported: Any) -> tuple[TokenLogprob, ...]:
 
 
 def _logprob(each: Any) -> TokenLogprob | None:
-    token, logprob, beside = (value_of(each, name) for name in ("token", "logprob", "top_logprobs"))
+    token, logprob, alternatives = (value_of(each, name) for name in ("token", "logprob", "top_logprobs"))
     if not isinstance(token, str) or not isinstance(logprob, (int, float)):
         return None
-    pairs = [(value_of(other, "token"), value_of(other, "logprob")) for other in beside or ()]
+    pairs = [(value_of(other, "token"), value_of(other, "logprob")) for other in alternatives or ()]
     return TokenLogprob(
         token=fix_surrogates(token),
         logprob=logprob,

@@ -96,15 +96,15 @@ class ParameterMemory:
 
     def warnings(self, backend: str, options: GenerationOptions) -> tuple[AnswerWarning, ...]:
         """Return warnings for options that are set but not sent, for ``Answer.warnings``."""
-        asked = {name: getattr(options, name) for name in _REPORTED if self._is_refused(name)}
-        left_out = [f"{name}={value}" for name, value in asked.items() if value is not None]
-        said = []
+        given = {name: getattr(options, name) for name in _REPORTED if self._is_refused(name)}
+        left_out = [f"{name}={value}" for name, value in given.items() if value is not None]
+        texts = []
         if left_out:
             these = "it" if len(left_out) == 1 else "them"
-            said.append(f"{' and '.join(left_out)} had no effect: {backend} does not take {these}.")
+            texts.append(f"{' and '.join(left_out)} had no effect: {backend} does not take {these}.")
         if isinstance(options.response_format, dict) and self._refuses_schemas:
-            said.append(f"{backend} does not take response_format: it is told the schema in words only.")
-        return tuple(AnswerWarning(each, "option") for each in said)
+            texts.append(f"{backend} does not take response_format: the schema is described in the prompt instead.")
+        return tuple(AnswerWarning(each, "option") for each in texts)
 
     def refuses(self, name: str) -> bool:
         """Return whether a parameter was rejected, or is known to be."""
@@ -124,14 +124,14 @@ class ParameterMemory:
         usage: Usage,
         *,
         schema: Mapping[str, Any] | None = None,
-        told: bool = False,
+        in_words: bool = False,
     ) -> None:
         """Return if the call should be repeated without the rejected part, else raise the failure.
 
         ``usage``: usage of this call and those before it, which is charged to the failure if raised. ``schema``: the
-        answer's; ``told``: whether it can be stated in words.
+        answer's; ``in_words``: whether it can be stated in words.
         """
-        learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent, schema, told=told)
+        learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent, schema, in_words=in_words)
         if not learned or (why := why_not_again()):
             if learned:
                 failure.remark(f"Not sent again without it: {why}.")
@@ -152,14 +152,14 @@ class ParameterMemory:
         return (taken, value["json_schema"]["schema"]) if taken == GUIDED_JSON else (taken, value)
 
     def _learn(
-        self, error: RequestRejectedError, sent: dict[str, Any], schema: Mapping[str, Any] | None, *, told: bool
+        self, error: RequestRejectedError, sent: dict[str, Any], schema: Mapping[str, Any] | None, *, in_words: bool
     ) -> bool:
         """Learn from a rejection; returns whether the call is worth repeating without what it names.
 
         Concurrent calls are rejected for the same reason.
         """
         if _about_tools(error, sent) and any(map(_is_strict, sent["tools"])):
-            self._learned.tell(sent["tools"], "loose")
+            self._learned.set_manner(sent["tools"], "loose")
             return True
         name = (error.parameter or "").split(".")[-1]
         if name not in sent:
@@ -173,23 +173,23 @@ class ParameterMemory:
             renamed[name] = _TWINS[name]
         elif name in _OPTIONAL:
             self._learned.refused.update({name, _TOGETHER.get(name, name)})
-        elif name not in _FORMATS or schema is None or not self._learn_of(error, name, sent, schema, told=told):
+        elif name not in _FORMATS or schema is None or not self._learn_of(error, name, sent, schema, in_words=in_words):
             return False
         _log.info("%s does not take %s as it was sent; it is left out or changed from now on", error.backend, name)
         return True
 
     def _learn_of(
-        self, error: RequestRejectedError, name: str, sent: dict[str, Any], schema: Mapping[str, Any], *, told: bool
+        self, error: RequestRejectedError, name: str, sent: dict[str, Any], schema: Mapping[str, Any], *, in_words: bool
     ) -> bool:
         """Learn that an answer's schema was rejected, or the parameter that contained it."""
         if _SCHEMA_AT_FAULT.search(error.server_message):  # another schema might work: nothing is learned of the server
             strict = name == "response_format" and sent[name]["json_schema"]["strict"]
-            if strict or told:
-                self._learned.tell(schema, "loose" if strict else "words")
-            return strict or told
+            if strict or in_words:
+                self._learned.set_manner(schema, "loose" if strict else "words")
+            return strict or in_words
         if name == "response_format" and self._learned.engine == "vllm":
             self._learned.renamed[name] = GUIDED_JSON
-        elif told:
+        elif in_words:
             self._learned.refused.add("response_format" if name == GUIDED_JSON else name)
         else:
             return False
@@ -207,8 +207,8 @@ def _about_tools(error: RequestRejectedError, sent: Mapping[str, Any]) -> bool:
     """Return whether a rejection is about the schema of a tool, not that of the answer."""
     if "tools" not in sent:
         return False
-    said = f"{error.parameter} {error.server_message}"
-    return bool(_ABOUT_FORMAT.search(said) and _ABOUT_TOOLS.search(said)) and not _OF_THE_ANSWER.search(said)
+    text = f"{error.parameter} {error.server_message}"
+    return bool(_ABOUT_FORMAT.search(text) and _ABOUT_TOOLS.search(text)) and not _OF_THE_ANSWER.search(text)
 
 
 def _loose(tool: Mapping[str, Any]) -> Mapping[str, Any]:

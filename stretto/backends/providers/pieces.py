@@ -143,7 +143,7 @@ class IncomingAnswer:
         if self._bare.late:
             remarks.append(
                 f"{name} wrote its thoughts into the answer, up to </think>. From now on they are taken off; with a "
-                "reasoning parser, its server tells them apart itself."
+                "reasoning parser, its server separates them itself."
             )
         if self.end == "unknown":
             remarks.append(
@@ -156,8 +156,8 @@ class IncomingAnswer:
     def take(self, piece: AnswerPiece) -> Chunk | None:
         """Add a piece; returns ``None`` if it has nothing to pass on."""
         self.text.count(piece.thinking + piece.text)
-        text, logprobs = self._told(piece)
-        thinking, held = bool(piece.thinking), bool(piece.text) and self._bare.holds
+        text, logprobs = self._split_thought(piece)
+        thinking, withheld = bool(piece.thinking), bool(piece.text) and self._bare.holds
         written: tuple[CallPiece, ...] = ()
         if self._reader is not None:
             parts = self._reader.feed(text)
@@ -171,14 +171,14 @@ class IncomingAnswer:
         self.length += len(certain) + sum(len(call.arguments) for call in calls)
         self._refused = self._refused or piece.refused
         self._note_end(piece)
-        if not (certain or thinking or held or logprobs or calls or piece.warnings):
+        if not (certain or thinking or withheld or logprobs or calls or piece.warnings):
             return None
         thoughts = self._thought() if certain or calls else ()
         return Chunk(
             text=certain,
             logprobs=logprobs,
             thinking=thinking,
-            held=held,
+            held=withheld,
             tool_calls=calls,
             thoughts=thoughts,
             refused=self._refused,
@@ -186,17 +186,17 @@ class IncomingAnswer:
             warnings=piece.warnings,
         )
 
-    def _told(self, piece: AnswerPiece) -> tuple[str, tuple[TokenLogprob, ...]]:
+    def _split_thought(self, piece: AnswerPiece) -> tuple[str, tuple[TokenLogprob, ...]]:
         """Return the text of a piece without a bare thought, once it is known to be text, and its log-probabilities."""
-        told = self._bare.feed(piece.text)
-        text = told.text
+        split = self._bare.feed(piece.text)
+        text = split.text
         if self._bare.found is None and (piece.thinking or piece.tool_calls):
             text += self._bare.none().text
-        self._think(_thought(told.thought))
+        self._think(_thought(split.thought))
         self._scores += piece.logprobs
         if self._bare.holds:
             return text, ()
-        scores, self._scores = () if told.thought else tuple(self._scores), []
+        scores, self._scores = () if split.thought else tuple(self._scores), []
         return text, scores
 
     def _note_end(self, piece: AnswerPiece) -> None:
@@ -210,9 +210,9 @@ class IncomingAnswer:
         withheld, scores = "", self._scores
         written: tuple[CallPiece, ...] = ()
         if self.text.ended != "stop":
-            told = self._bare.finish(cut=self.end not in _WHOLE)
-            withheld, scores = told.text, [] if told.thought else scores
-            self._think(_thought(told.thought))
+            split = self._bare.finish(cut=self.end not in _WHOLE)
+            withheld, scores = split.text, [] if split.thought else scores
+            self._think(_thought(split.thought))
             if self._reader is not None:
                 fed, last = self._reader.feed(withheld), self._reader.finish()
                 self._think(_thought(fed.thought))

@@ -290,13 +290,13 @@ class RemoteBackend(ABC):
                     return Opened(sent, arrival, calls, prompt, options, self.left_out(prompt))
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
                 failure = self._failure(error, started=False)
-            told = not self.capabilities.json_schema or self.capabilities.schema_in_words
+            in_words = not self.capabilities.json_schema or self.capabilities.schema_in_words
             self._memory.repeat_without(
                 failure,
                 parameters,
                 Usage(calls=calls),
                 schema=taken.response_schema,
-                told=told or taken.in_words is not None,
+                in_words=in_words or taken.in_words is not None,
             )
 
     async def _chunks(self, opened: Opened) -> AsyncGenerator[Chunk, None]:
@@ -356,7 +356,7 @@ class RemoteBackend(ABC):
             if not all(answer.text.ended for answer in answers):
                 usage, wrote_on = await self._after_finish(events, pieces, usage)
         whole, estimated = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
-        late = (f"{self.name} wrote on after it had said that its answer ends: that was left out.",) if wrote_on else ()
+        late = (f"{self.name} kept writing after the end of its answer: that text was left out.",) if wrote_on else ()
         yield Chunk(usage=whole, warnings=(*estimated, *late))
 
     async def _next_pieces(
@@ -413,8 +413,8 @@ class RemoteBackend(ABC):
         known, facts = self._learned.bare_thoughts, self._learned.facts
         if known is not None:  # arguments of the template can turn thoughts off
             return None if known and "chat_template_kwargs" in prompt.extra else known
-        told = None if facts is None else facts.bare_thoughts
-        return expected_of(self.model, self.endpoint) if told is None else told and None
+        learned = None if facts is None else facts.bare_thoughts
+        return expected_of(self.model, self.endpoint) if learned is None else learned and None
 
     def _note_bare_thoughts(self, answer: IncomingAnswer) -> None:
         if answer.bare is not None:

@@ -87,12 +87,12 @@ class _Strict:
             part["anyOf"] = [self._part(each, level, inside) for each in part["anyOf"]]
         return part
 
-    def _referred(self, ref: str, beside: Mapping[str, Any], level: int, inside: frozenset[str]) -> dict[str, Any]:
+    def _referred(self, ref: str, siblings: Mapping[str, Any], level: int, inside: frozenset[str]) -> dict[str, Any]:
         """Convert a reference. Strict mode allows no keywords next to it, so its target replaces it and gets them."""
-        if not beside.keys() <= _DESCRIBING:
+        if not siblings.keys() <= _DESCRIBING:
             raise _NotStrictError
-        if beside and ref not in inside:
-            return self._part({**self._target(ref), **beside}, level, inside | {ref})
+        if siblings and ref not in inside:
+            return self._part({**self._target(ref), **siblings}, level, inside | {ref})
         self._define(ref, level)
         return {"$ref": ref}
 

@@ -171,22 +171,22 @@ class Breaker(Wrapper):
         circuit = self.circuit
         trial = await self._admitted(prompt)
         try:
-            seen = await self._admitted_by_all(prompt)
+            reports = await self._admitted_by_all(prompt)
             try:
                 stream = self.inner.stream(prompt, options)
 
                 async def observe(chunk: Chunk) -> None:
                     circuit.observe(chunk)
-                    await seen.observe(chunk)
+                    await reports.observe(chunk)
 
                 async def count(error: BackendError) -> None:
                     if circuit.count(error, trial, prompt):
-                        await seen.count(error)
+                        await reports.count(error)
 
                 async with observed(stream, observe, count) as chunks:
                     yield chunks
             finally:
-                await seen.end()
+                await reports.end()
         finally:
             if trial is not None:
                 circuit.end(trial)
@@ -203,10 +203,10 @@ class Breaker(Wrapper):
                 raise self._refusal(left_s, circuit.in_a_row, _what_failed(circuit.last))
             await circuit.trial.wait(patience_s)
 
-    async def _admitted_by_all(self, prompt: ModelRequest) -> _Seen:
+    async def _admitted_by_all(self, prompt: ModelRequest) -> _CallReports:
         """Request a call, by what all replicas have seen."""
         if self._shared is None:
-            return _Seen()
+            return _CallReports()
         token = secrets.token_hex(8)
         caller = calling()
         answer = None if caller is None else caller.answer
@@ -218,10 +218,10 @@ class Breaker(Wrapper):
                 standing = await self._shared.admit(token, answer, fresh=fresh)
             except BaseException:  # cancelled: the store might already take this call for the trial
                 with anyio.CancelScope(shield=True):
-                    await self._shared.tell("end", token=token)
+                    await self._shared.report("end", token=token)
                 raise
             if standing.verdict in ("go", "try"):
-                return _Seen(self._shared, token if standing.verdict == "try" else "", answer, standing.faults)
+                return _CallReports(self._shared, token if standing.verdict == "try" else "", answer, standing.faults)
             patience_s = until_s - anyio.current_time()
             if standing.verdict == "no" or patience_s <= 0:
                 raise self._refusal(standing.left_s, standing.faults, standing.last)
@@ -238,7 +238,7 @@ class Breaker(Wrapper):
         )
 
 
-class _Seen:
+class _CallReports:
     """The reports on one call to the replicas; nothing without a store."""
 
     def __init__(
@@ -255,9 +255,9 @@ class _Seen:
             return
         if chunk.finish_reason and self._faults:
             self._faults, self._token = 0, ""
-            await self._shared.tell("whole")
+            await self._shared.report("whole")
         elif chunk.is_progress and self._token:
-            await self._shared.tell("answers", token=self._token)
+            await self._shared.report("answers", token=self._token)
             self._token = ""
 
     async def count(self, error: BackendError) -> None:
@@ -266,13 +266,13 @@ class _Seen:
             token, self._token = self._token, ""
             failure = _what_failed(error)
             follows = may_follow_the_request(error)
-            await self._shared.tell("fault", token=token, answer=self._answer, failure=failure, follows=follows)
+            await self._shared.report("fault", token=token, answer=self._answer, failure=failure, follows=follows)
 
     async def end(self) -> None:
         """Allow another trial call, if this one was a trial and has reported nothing."""
         if self._shared is not None and self._token:
             with anyio.CancelScope(shield=True):
-                await self._shared.tell("end", token=self._token)
+                await self._shared.report("end", token=self._token)
 
 
 def _what_failed(error: BackendError | None) -> str:

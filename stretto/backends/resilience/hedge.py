@@ -113,8 +113,8 @@ class _Race:
         if self.winner is None:
             error = self._failures[0]
             if isinstance(error, BackendError):
-                spent = sum((usage_of(other) for other in self._failures[1:]), Usage(hedges=more))
-                charge(error, spent)
+                others_usage = sum((usage_of(other) for other in self._failures[1:]), Usage(hedges=more))
+                charge(error, others_usage)
             raise error
         return ObservedStream(self.winner).after([Chunk(usage=losers)]) if more else self.winner
 

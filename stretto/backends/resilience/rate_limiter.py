@@ -69,8 +69,8 @@ class RateLimiter(Wrapper):
         for limiter in self._limiters.values():
             calls += limiter.borrowed_tokens
             waiting += limiter.statistics().tasks_waiting
-        refused, held = self.limits.refusals()
-        return Load(calls + waiting, waiting + self.limits.waiting, self.limits.left(), refused, held)
+        refused, capacity = self.limits.refusals()
+        return Load(calls + waiting, waiting + self.limits.waiting, self.limits.left(), refused, capacity)
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
@@ -135,15 +135,15 @@ class _Sent:
         finally:
             if room.wait_s > 0:
                 self._call.take_back()
-        if room.held_s > 0 and not self._limits.held_s:
-            self._limits.hold(room.held_s)  # so that afterwards the calls here go out one after the other
+        if room.blocked_s > 0 and not self._limits.blocked_s:
+            self._limits.hold(room.blocked_s)  # so that afterwards the calls here go out one after the other
         return room.wait_s
 
     async def read(self, chunk: Chunk) -> None:
         """Process the headers of its response."""
         self._call.read(chunk)
         if self._shared is not None and chunk.headers and (reported := reports(chunk.headers)):
-            await self._shared.tell(News(self._limits.flying, reported=reported))
+            await self._shared.report(News(self._limits.flying, reported=reported))
 
     async def fail(self, error: BackendError) -> None:
         """Process what an error says about the limits."""
@@ -155,15 +155,15 @@ class _Sent:
             return
         news = News(self._limits.flying, returned, reports(error.headers), asked_to_wait_s(error))
         if news.returned or news.reported or news.hold_s:
-            await self._shared.tell(news)
+            await self._shared.report(news)
 
     async def settle(self) -> None:
         """Stop counting it: a report includes it, or it has ended."""
-        unheard = self._call.is_open
+        unreported = self._call.is_open
         self._call.settle()
-        if self._shared is not None and unheard and self._limits.left():  # cancelled, but still counted elsewhere
+        if self._shared is not None and unreported and self._limits.left():  # cancelled, but still counted elsewhere
             with anyio.CancelScope(shield=True):
-                await self._shared.tell(News(self._limits.flying))
+                await self._shared.report(News(self._limits.flying))
 
 
 def _cost(prompt: ModelRequest, options: GenerationOptions) -> dict[str, int]:

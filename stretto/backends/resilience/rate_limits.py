@@ -121,7 +121,7 @@ class RateLimits:
         self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
         self._unreported: Counter[str] = Counter()
-        self._held_until_s = self._hold_believed_s = -math.inf
+        self._blocked_until_s = self._hold_believed_s = -math.inf
         self._accepted: deque[float] = deque(maxlen=_REMEMBERED)
         self._next_s = self._spaced_until_s = -math.inf
         self._gap_s = 0.0
@@ -145,9 +145,9 @@ class RateLimits:
         return {kind: amount for kind, amount in self._unreported.items() if amount}
 
     @property
-    def held_s(self) -> float:
+    def blocked_s(self) -> float:
         """Seconds for which the server wants no calls."""
-        return max(0.0, self._held_until_s - self._clock())
+        return max(0.0, self._blocked_until_s - self._clock())
 
     def left(self) -> dict[str, float]:
         """Return what is left of each limit now, according to reports that are still trusted."""
@@ -199,13 +199,13 @@ class RateLimits:
         self._accepted.append(now_s)
         self._buckets = {kind: bucket for kind, bucket in self._buckets.items() if bucket.believed_s > now_s}
         if self._hold_believed_s <= now_s:
-            self._held_until_s = -math.inf
+            self._blocked_until_s = -math.inf
 
     def hold(self, seconds: float) -> None:
         """Let no call pass for this many seconds, as the server asked."""
         now_s = self._clock()
-        if now_s + seconds >= self._held_until_s or self._hold_believed_s <= now_s:
-            self._held_until_s, self._hold_believed_s = now_s + seconds, now_s + BELIEVED_S
+        if now_s + seconds >= self._blocked_until_s or self._hold_believed_s <= now_s:
+            self._blocked_until_s, self._hold_believed_s = now_s + seconds, now_s + BELIEVED_S
         self._space(seconds)
 
     def refuse(self, calls: int) -> None:
@@ -234,7 +234,7 @@ class RateLimits:
 
     def _waits_s(self, cost: Mapping[str, int], now_s: float) -> tuple[float, float]:
         """Return the seconds to wait according to trusted reports, and according to those no longer trusted."""
-        waits = [(self._held_until_s - now_s, self._hold_believed_s)]
+        waits = [(self._blocked_until_s - now_s, self._hold_believed_s)]
         waits += [
             (bucket.wait_s(cost.get(kind, 0), now_s), bucket.believed_s) for kind, bucket in self._buckets.items()
         ]
@@ -307,5 +307,5 @@ class PendingCall:
 
 def asked_to_wait_s(error: BackendError) -> float:
     """Return for how many seconds an error asks all calls to wait."""
-    asked = error.retry_after_s if isinstance(error, RateLimitedError) and error.transient else None
-    return asked or 0.0
+    wait_s = error.retry_after_s if isinstance(error, RateLimitedError) and error.transient else None
+    return wait_s or 0.0

@@ -90,7 +90,7 @@ class RedisStore:
         return self._where
 
     async def reach(self) -> bool:
-        return await self._asked(lambda client: client.ping()) is not None
+        return await self._reply(lambda client: client.ping()) is not None
 
     def limits(self, model: tuple[str, ...]) -> SharedLimits:
         """Return the rate limits of the model with this provider, address and name."""
@@ -120,9 +120,9 @@ class RedisStore:
         """Return a script's result; ``None`` while Redis is unreachable."""
         now = "" if self._clock is None else repr(self._clock())
         given = [now, *map(str, arguments)]
-        return await self._asked(lambda client: client.register_script(_script(script))(keys=[key], args=given))
+        return await self._reply(lambda client: client.register_script(_script(script))(keys=[key], args=given))
 
-    async def _asked(self, ask: Callable[[Redis], Any]) -> Any:
+    async def _reply(self, ask: Callable[[Redis], Any]) -> Any:
         from redis.exceptions import RedisError  # noqa: PLC0415 - of an extra
 
         now_s = time.monotonic()
@@ -183,7 +183,7 @@ class _Limits:
         reply = await self._run("limits_take", json.dumps(cost), json.dumps(flying))
         return Room() if reply is None else Room(min(float(reply[0]), LONGEST_S), float(reply[1]))
 
-    async def tell(self, news: News) -> None:
+    async def report(self, news: News) -> None:
         """Record what a call has shown."""
         reported = {
             kind: {"remaining": report.remaining, "size": report.size or 0, "window": report.window_s}
@@ -195,7 +195,7 @@ class _Limits:
             "reported": reported,
             "hold": min(news.hold_s, BELIEVED_S),
         }
-        await self._run("limits_tell", json.dumps(shown))
+        await self._run("limits_report", json.dumps(shown))
 
     async def _run(self, script: str, *arguments: str) -> Any:
         return await self._store.run(script, self._key, self._store.replica, _FORGOTTEN_S, BELIEVED_S, *arguments)
@@ -210,14 +210,14 @@ class _Health:
         self._rest_s = rest_s
 
     async def admit(self, token: str, answer: int | None, *, fresh: bool = False) -> Standing:
-        asked = (self._rest_s, token, self._named(answer), "1" if fresh else "", MOST_TRIALS)
-        reply = await self._store.run("health_admit", self._key, *asked)
+        arguments = (self._rest_s, token, self._named(answer), "1" if fresh else "", MOST_TRIALS)
+        reply = await self._store.run("health_admit", self._key, *arguments)
         if reply is None:
             return Standing()
         verdict, left_s, faults, last = reply
         return Standing(verdict, float(left_s), int(faults), last)
 
-    async def tell(
+    async def report(
         self,
         what: Literal["fault", "answers", "whole", "end"],
         *,
@@ -229,7 +229,7 @@ class _Health:
         """Record how a call went."""
         call = (what, token, self._named(answer), failure)
         limits = (self._faults, self._over_s, _FORGOTTEN_S)
-        await self._store.run("health_tell", self._key, *call, *limits, "1" if follows else "")
+        await self._store.run("health_report", self._key, *call, *limits, "1" if follows else "")
 
     def _named(self, answer: int | None) -> str:
         return "" if answer is None else f"{self._store.replica}:{answer}"

@@ -76,7 +76,7 @@ class Retry(Wrapper):
             yield await self._begin(stack, prompt, options)
 
     async def _begin(self, stack: AsyncExitStack, prompt: ModelRequest, options: GenerationOptions) -> ObservedStream:
-        spent = Usage()
+        usage = Usage()
         failed: BackendError | None = None
         attempt = sent = 0
         loaded_by = anyio.current_time() + self._longest_pause_s
@@ -87,11 +87,11 @@ class Retry(Wrapper):
                 async with AsyncExitStack() as trial:
                     chunks = await open_to_first_text(trial, self.inner, prompt, options)
                     stack.push_async_exit(trial.pop_all())
-                    return chunks.after([Chunk(usage=spent)]) if spent.retries else chunks
+                    return chunks.after([Chunk(usage=usage)]) if usage.retries else chunks
             except BackendError as error:
                 if failed is not None and isinstance(error, BreakerOpenError):
                     failed.remark(f"Not tried again: {error}")
-                    failed.usage = spent
+                    failed.usage = usage
                     raise failed from None
                 if is_loading(error) and anyio.current_time() < loaded_by:
                     attempt -= 1  # it is waited for, however many attempts that takes
@@ -101,9 +101,9 @@ class Retry(Wrapper):
                 _count_call(error)
                 error.attempts = sent
                 if not error.transient or self._must_stop(error, attempt, wait_s):
-                    charge(error, spent)
+                    charge(error, usage)
                     raise
-                spent += usage_of(error) + Usage(retries=1)
+                usage += usage_of(error) + Usage(retries=1)
                 failed = error
                 count_repetition()
                 watchers().retry_planned(
@@ -115,8 +115,12 @@ class Retry(Wrapper):
     def _must_stop(self, error: BackendError, attempt: int, wait_s: float) -> bool:
         if attempt >= self._attempts:
             return True
-        asked_s = error.retry_after_s or 0.0
-        if why := why_not_again() or why_not_wait(wait_s, self._longest_pause_s) or why_not_wait_for_limits(asked_s):
+        requested_s = error.retry_after_s or 0.0
+        if (
+            why := why_not_again()
+            or why_not_wait(wait_s, self._longest_pause_s)
+            or why_not_wait_for_limits(requested_s)
+        ):
             error.remark(f"Not tried again: {why}.")
             return True
         return False

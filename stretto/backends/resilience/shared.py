@@ -19,11 +19,11 @@ class Room:
 
     Attributes:
         wait_s: seconds until there might be room; 0: the call is counted, and can be sent.
-        held_s: seconds for which the server wants no calls at all.
+        blocked_s: seconds for which the server wants no calls at all.
     """
 
     wait_s: float = 0.0
-    held_s: float = 0.0
+    blocked_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SharedLimits(Protocol):
         """
         ...
 
-    async def tell(self, news: News) -> None:
+    async def report(self, news: News) -> None:
         """Record what a call has shown."""
         ...
 
@@ -87,7 +87,7 @@ class SharedHealth(Protocol):
         """
         ...
 
-    async def tell(
+    async def report(
         self,
         what: Literal["fault", "answers", "whole", "end"],
         *,

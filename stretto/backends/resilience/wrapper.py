@@ -112,9 +112,9 @@ async def observed(
     try:
         async with stream as chunks:
             opened = True
-            seen = ObservedStream.of(chunks)
-            seen.observers.append((on_chunk, on_error))
-            yield seen
+            observed_chunks = ObservedStream.of(chunks)
+            observed_chunks.observers.append((on_chunk, on_error))
+            yield observed_chunks
     except BackendError as error:
         if not opened:
             await on_error(error)

@@ -198,7 +198,7 @@ class BranchCalls:
             if wrong := what_is_wrong(chunk):
                 raise BackendError(f"{record.backend} yielded a chunk whose {wrong}.", backend=record.backend)
             record.add(chunk)
-            timed.heard(chunk)
+            timed.add_chunk(chunk)
             self._note(running, chunk, reservation)
             if chunk.choice:
                 await self._take_further(running.further(chunk.choice), chunk)

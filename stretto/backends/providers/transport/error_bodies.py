@@ -56,10 +56,10 @@ def word_of_error(detail: Mapping[str, Any], name: str) -> str:
 def words_of(body: Any) -> str:
     """Return a server's message, or its JSON if it has none; empty if it says nothing."""
     try:
-        said = _words(body, _DEEPEST)
+        message = _words(body, _DEEPEST)
     except RecursionError:
-        said = ""
-    return said or (as_text(body)[:_LONGEST] if body else "")
+        message = ""
+    return message or (as_text(body)[:_LONGEST] if body else "")
 
 
 def as_text(body: Any) -> str:
@@ -79,9 +79,9 @@ def _words(body: Any, deepest: int) -> str:
     if not (deepest and isinstance(body, Mapping)):
         return ""
     named = {str(name).lower(): value for name, value in body.items()}
-    said = next(filter(None, (_words(named.get(name), deepest - 1) for name in _WORDS)), "")
-    if isinstance(where := named.get("loc"), list) and said:  # from FastAPI
-        said = f"{'.'.join(str(each) for each in where if each != 'body')}: {said}"
-    if isinstance(beside := named.get("metadata"), Mapping) and (raw := _words(beside.get("raw"), deepest - 1)):
-        said = f"{said}: {raw}"  # OpenRouter's message for another server's error says nothing
-    return said
+    message = next(filter(None, (_words(named.get(name), deepest - 1) for name in _WORDS)), "")
+    if isinstance(where := named.get("loc"), list) and message:  # from FastAPI
+        message = f"{'.'.join(str(each) for each in where if each != 'body')}: {message}"
+    if isinstance(metadata := named.get("metadata"), Mapping) and (raw := _words(metadata.get("raw"), deepest - 1)):
+        message = f"{message}: {raw}"  # OpenRouter's message for another server's error says nothing
+    return message

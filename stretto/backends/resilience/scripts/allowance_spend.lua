@@ -4,9 +4,9 @@
 local clock = redis.call('TIME')
 local now = tonumber(ARGV[1]) or clock[1] + clock[2] / 1e6
 local a_minute, needed, taken = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local told = redis.call('HMGET', KEYS[1], 'left', 'at')
-local left = tonumber(told[1]) or a_minute
-left = math.min(a_minute, left + math.max(0, now - (tonumber(told[2]) or now)) * a_minute / 60)
+local stored = redis.call('HMGET', KEYS[1], 'left', 'at')
+local left = tonumber(stored[1]) or a_minute
+left = math.min(a_minute, left + math.max(0, now - (tonumber(stored[2]) or now)) * a_minute / 60)
 local wait = needed > 0 and math.max(0, (math.min(needed, a_minute) - left) * 60 / a_minute) or 0
 if wait == 0 then
   redis.call('HSET', KEYS[1], 'left', string.format('%.6f', left - taken), 'at', string.format('%.6f', now))

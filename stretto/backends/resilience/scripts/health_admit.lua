@@ -8,10 +8,10 @@ local clock = redis.call('TIME')
 local now = tonumber(ARGV[1]) or clock[1] + clock[2] / 1e6
 local rest_s, token, answer = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local fresh, most = ARGV[5] == '1', tonumber(ARGV[6])
-local told = redis.call('HMGET', KEYS[1], 'opened', 'trial', 'trial_ends', 'blamed', 'excepted', 'faults', 'last',
+local stored = redis.call('HMGET', KEYS[1], 'opened', 'trial', 'trial_ends', 'blamed', 'excepted', 'faults', 'last',
   'its_own', 'tries')
-local opened, trial, trial_ends, blamed, excepted = told[1], told[2], told[3], told[4], told[5]
-local faults, last, its_own, tries = told[6] or '0', told[7] or '', told[8], tonumber(told[9]) or 0
+local opened, trial, trial_ends, blamed, excepted = stored[1], stored[2], stored[3], stored[4], stored[5]
+local faults, last, its_own, tries = stored[6] or '0', stored[7] or '', stored[8], tonumber(stored[9]) or 0
 if not opened then return { 'go', '0', faults, last } end
 
 local left = math.max(0, tonumber(opened) + rest_s - now)

@@ -4,15 +4,15 @@
 -- is left (reported: by kind, with remaining, size or 0, and seconds until it is full), and for how long it wants no call (hold).
 local clock = redis.call('TIME')
 local now = tonumber(ARGV[1]) or clock[1] + clock[2] / 1e6
-local told = cjson.decode(ARGV[5])
+local news = cjson.decode(ARGV[5])
 local known, fields = {}, redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do known[fields[i]] = fields[i + 1] end
 
-local mine = cjson.encode({ calls = told.flying, gone = now + ARGV[4] })
+local mine = cjson.encode({ calls = news.flying, gone = now + ARGV[4] })
 known['flying:' .. ARGV[2]] = mine
 redis.call('HSET', KEYS[1], 'flying:' .. ARGV[2], mine)
 
-for kind, amount in pairs(told.returned) do
+for kind, amount in pairs(news.returned) do
   local bucket = known['bucket:' .. kind] and cjson.decode(known['bucket:' .. kind])
   if bucket then
     bucket.level = bucket.level + amount
@@ -31,7 +31,7 @@ for field, value in pairs(known) do
     end
   end
 end
-for kind, report in pairs(told.reported) do
+for kind, report in pairs(news.reported) do
   local bucket = { at = now, full = now + report.window, believed = now + ARGV[4] }
   bucket.level = report.remaining - (flying[kind] or 0)
   if report.size > report.remaining and report.window > 0 then
@@ -41,8 +41,8 @@ for kind, report in pairs(told.reported) do
   redis.call('HSET', KEYS[1], 'bucket:' .. kind, cjson.encode(bucket))
 end
 
-if told.hold > 0 then
-  local until_s = now + math.min(told.hold, tonumber(ARGV[4]))
+if news.hold > 0 then
+  local until_s = now + math.min(news.hold, tonumber(ARGV[4]))
   -- %.6f: a number as Lua prints it by itself loses everything below some seconds of a time
   if until_s > (tonumber(known['held']) or 0) then
     redis.call('HSET', KEYS[1], 'held', string.format('%.6f', until_s))

@@ -33,7 +33,7 @@ _BETWEEN = (
     r"(?:[\s:={\"'~]|\b(?:in|after|for|at|least|about|approximately|another|again|until|up|to|the|your|this|request|"
     r"seconds)\b){0,12}?"
 )
-_TOLD = re.compile(
+_WAIT = re.compile(
     r"\b(?:(?P<field>retry[-_ ]?(?:after|delay|in))|(?:re-?)?try(?:ing)?|again|wait(?:ing)?|available|resets?|"
     rf"back[ -]?off)\b{_BETWEEN}"
     rf"(?P<wait>{_PART}(?:(?:\s|,|and){{0,6}}{_PART}){{0,3}}|(?(field)\d{{1,9}}(?:\.\d{{1,9}})?(?![\d.:-]*\d|\s*\w)|(?!)))",
@@ -42,12 +42,12 @@ _TOLD = re.compile(
 """A wait in words. A number without a unit only counts after ``retry after``."""
 
 
-def told_wait_s(body: Any, said: str) -> float | None:
-    """Return the wait that the body of an error asks for, in seconds; ``said``: its message."""
-    told = next(_in_fields(body, _DEEPEST), None)
-    if told is None and (found := _TOLD.search(said)):
-        told = _seconds(found["wait"], 1.0)
-    return None if told is None else min(told, LONGEST_S)
+def requested_wait_s(body: Any, message: str) -> float | None:
+    """Return the wait that the body of an error asks for, in seconds; ``message``: its message."""
+    wait_s = next(_in_fields(body, _DEEPEST), None)
+    if wait_s is None and (found := _WAIT.search(message)):
+        wait_s = _seconds(found["wait"], 1.0)
+    return None if wait_s is None else min(wait_s, LONGEST_S)
 
 
 def _in_fields(body: Any, deepest: int) -> Iterator[float]:
@@ -62,8 +62,8 @@ def _in_fields(body: Any, deepest: int) -> Iterator[float]:
         return
     for name, value in body.items():
         unit = _FIELDS.get(re.sub("[-_]", "", str(name)).lower())
-        if unit is not None and (told := _seconds(value, unit)) is not None:
-            yield told
+        if unit is not None and (wait_s := _seconds(value, unit)) is not None:
+            yield wait_s
         else:
             yield from _in_fields(value, deepest - 1)
 
