@@ -186,6 +186,6 @@ def error_response(scope: Mapping[str, Any], problem: Problem) -> JSONResponse:
 
 def no_such_path(path: str, known: Iterable[str]) -> Problem:
     """Return a 404 for a path, with the path that was meant if only its beginning is wrong."""
-    meant = next((each for each in known if each.startswith("/v1/") and path.lower().endswith(each[3:])), None)
-    hint = f"Did you mean {meant}? {_ADDRESSES}" if meant else "GET /v1/models shows that the server is alive."
+    intended = next((each for each in known if each.startswith("/v1/") and path.lower().endswith(each[3:])), None)
+    hint = f"Did you mean {intended}? {_ADDRESSES}" if intended else "GET /v1/models shows that the server is alive."
     return Problem(404, f"There is no {path} here. {hint}", code="unknown_url")

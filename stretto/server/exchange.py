@@ -64,7 +64,7 @@ class Exchange:
         started: whether the status has been sent.
         status: the status that was sent; 0 before.
         streams: whether the response is an event stream, in which long silences are filled with comments.
-        beside: headers of that stream.
+        stream_headers: headers of that stream.
         meter: what the request has cost so far.
     """
 
@@ -83,7 +83,7 @@ class Exchange:
         self.holder = Holder("nobody")
         self.status = 0
         self.streams = False
-        self.beside: dict[str, str] = {}
+        self.stream_headers: dict[str, str] = {}
         self.meter = Meter()
         self._send = send
         self._public = public
@@ -168,7 +168,7 @@ class Exchange:
         if not self.started:
             # The second is for nginx, which would otherwise buffer the stream.
             usual = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-            await self._start(200, "text/event-stream; charset=utf-8", usual | self.beside)
+            await self._start(200, "text/event-stream; charset=utf-8", usual | self.stream_headers)
         await self._deliver(self._public(frames), more=True)
 
     async def finish(self) -> None:

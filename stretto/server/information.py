@@ -52,7 +52,7 @@ async def metrics(service: Service, exchange: Exchange) -> None:
     if service.keyring.has_several and not exchange.holder.metrics:
         raise Problem(
             403,
-            f"The counters tell of the requests of all keys, and {exchange.holder.name} may not read them. "
+            f"The counters cover the requests of all keys, and {exchange.holder.name} may not read them. "
             "The owner of the server can set metrics = true for a key.",
             code="metrics_not_allowed",
         )

@@ -96,8 +96,8 @@ def of_validation(error: ValidationError) -> Problem:
     name = ".".join(fields) or "body"
     if first["type"] == "missing":
         return Problem(400, f"The field {name} is missing.", param=name, code="missing_required_parameter")
-    said = first["msg"].removeprefix("Value error, ")
-    message = f"{name}={safe_repr(first.get('input'))} cannot be used: {said[:1].lower()}{said[1:]}."
+    reason = first["msg"].removeprefix("Value error, ")
+    message = f"{name}={safe_repr(first.get('input'))} cannot be used: {reason[:1].lower()}{reason[1:]}."
     return Problem(400, message, param=name, code="invalid_value")
 
 

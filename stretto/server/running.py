@@ -134,11 +134,11 @@ async def _serve(client: AsyncStretto, options: ServerOptions, announce: Callabl
         with listening(options) as opened:
             host, port = opened.getsockname()[:2]
             server = Server(app, service)
-            async with anyio.create_task_group() as beside:
-                beside.start_soon(_prepare, service)
+            async with anyio.create_task_group() as background:
+                background.start_soon(_prepare, service)
                 announce(f"http://{f'[{host}]' if ':' in host else host}:{port}", service)
                 await server.serve(sockets=[opened])
-                beside.cancel_scope.cancel()
+                background.cancel_scope.cancel()
     return server.stopped_by
 
 

@@ -30,7 +30,7 @@ class ServerOptions:
         body_s: the longest time that a body may take to arrive.
         first_byte_s: after this time a stream begins even without its first text, so that no proxy gives it up.
         heartbeat_s: the longest silence within a stream; a comment fills it.
-        send_s: after this time without reading, a client counts as gone.
+        send_s: after this time without reading, a client counts as disconnected.
         drain_s: how long running answers may take to end when the server is asked to stop.
     """
 

@@ -27,7 +27,7 @@ MOST_DIFFERENT = 0.02  # of the points
 STEPS = 26  # of 256, from which a point is different
 QUARTER = 4
 # Seconds, and bars that are as long as they took.
-CHANGING = ".beside, .lane-bar, .both, .verdict, .track svg, .track output, .known { visibility: hidden }"
+CHANGING = ".detail, .lane-bar, .both, .verdict, .track svg, .track output, .known { visibility: hidden }"
 WIDTHS = (1280, 768, 390)
 HEIGHT = 800
 

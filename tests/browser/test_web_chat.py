@@ -90,7 +90,7 @@ async def test_an_answer_that_fell_back_says_how_it_was_written_in_the_end(chatt
         told = await page.text_content(".route")
         assert told.startswith("In parallel: You chose it.")
         assert "It was written otherwise in the end: One piece." in told
-        assert await page.inner_text(".beside") == "in one piece"
+        assert await page.inner_text(".detail") == "in one piece"
 
 
 async def test_choices_have_plain_words_and_one_model_one_name(chatting):

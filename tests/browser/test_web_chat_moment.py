@@ -247,7 +247,7 @@ async def test_the_headline_says_how_long_it_took_and_what_is_estimated(chatting
     async with chatting(by_points(POINTS | {"": words})) as page:
         await ask(page)
         await page.wait_for_selector(".lead >> text=/^About [\\d.]+ times as fast: [\\d.]+ s$/")
-        assert re.match(r"In one piece about [\d.]+ s, estimated", await page.inner_text(".beside"))
+        assert re.match(r"In one piece about [\d.]+ s, estimated", await page.inner_text(".detail"))
         assert await page.locator(".both .estimated").count() == 1
         assert "Estimated" in await page.get_attribute(".pulse summary", "title")
         await page.click(".pulse summary")
@@ -291,7 +291,7 @@ async def test_samples_stand_side_by_side_and_fold_away_behind_the_answer(chatti
     samples = [Reply("It is 42."), Reply("It is 41."), *held_samples, Reply("It is 42.", hold=anyio.Event())]
     async with chatting(ScriptedBackend({"": samples})) as page:
         await ask(page, "How much is 17 and 25?", strategy="consensus")
-        await page.wait_for_selector(".others .card:nth-child(2) .said >> text=Says: 41")
+        await page.wait_for_selector(".others .card:nth-child(2) .state-text >> text=Says: 41")
         tops = await page.locator(".others .card").evaluate_all("(all) => all.map((each) => each.offsetTop)")
         assert len(tops) == 5
         assert tops[0] == tops[1]
@@ -302,7 +302,7 @@ async def test_samples_stand_side_by_side_and_fold_away_behind_the_answer(chatti
         assert await page.inner_text(".leaf .text") == "It is 42."
         await page.click(".others-of summary")
         assert "It is 41." in await page.inner_text(".others-of .others")
-        assert await page.inner_text(".others .card.discarded .said") == (
+        assert await page.inner_text(".others .card.discarded .state-text") == (
             "It was not needed any more: the vote was decided without it"
         )
         assert await page.locator(".others .card.failed").count() == 0

@@ -52,7 +52,7 @@ async def test_sections_fill_above_the_closing_and_their_times_are_told(chatting
         await ask(page, strategy=WAY)
         await page.wait_for_selector(".lead >> text=3 sections: 2 done, 1 being written")
         assert await page.inner_text(".lead-out") == "Start today."
-        assert await page.locator(".card.finished .said >> text=/to .* s$/").count() == 2
+        assert await page.locator(".card.finished .state-text >> text=/to .* s$/").count() == 2
         assert await page.locator(".card ol li").count() == 2
         event.set()
         await page.wait_for_selector(ENDED)
@@ -110,7 +110,7 @@ async def test_a_plan_without_sections_goes_on_as_one_text(chatting):
         await page.wait_for_selector(ENDED)
         assert (await page.inner_text(".leaf .text")).split("\n\n") == ["Clean the chain first.", "Then oil it."]
         assert "Only this" not in await page.inner_text("section.answer .leaf")
-        assert await page.inner_text(".beside") == "in one piece"
+        assert await page.inner_text(".detail") == "in one piece"
 
 
 async def test_a_section_that_fails_is_told_below_its_heading(chatting):

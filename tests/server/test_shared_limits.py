@@ -80,7 +80,7 @@ async def test_the_answers_of_a_key_at_a_time_are_those_of_both_servers(redis, t
 async def test_a_place_is_held_anew_and_one_that_nobody_holds_comes_free(redis):
     now = 1_795_000_000.0
     store = RedisStore(redis.url, prefix="places", clock=lambda: now)
-    places = Places(2, "anna", store, held_s=0.03)
+    places = Places(2, "anna", store, lease_s=0.03)
     async with Redis.from_url(redis.url) as client, aclosing(store):
         assert await store.hold("anna", "of a server that is killed", most=2, for_s=0.03)
         async with places.one() as held:
@@ -123,7 +123,7 @@ async def test_a_place_is_given_back_when_its_answer_ends_while_it_is_held_anew(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(end)
-        async with Places(1, "anna", store, held_s=0.03).one():
+        async with Places(1, "anna", store, lease_s=0.03).one():
             await store.asked.wait()
     assert calls == [0.03, 0.03, 0]
     assert not [task for task in asyncio.all_tasks() if "_renew" in repr(task)]

@@ -75,15 +75,15 @@ async def answer_events(
             for index, ask in left:
                 await answer(index, ask)
 
-        async def take_beside() -> None:
-            async with admission.beside(holder) as free:
+        async def take_extra() -> None:
+            async with admission.extra_place(holder) as free:
                 if free:
                     await take()
 
         async def run_all() -> None:
             async with anyio.create_task_group() as each:
                 for _ in asks[1:]:
-                    each.start_soon(take_beside)
+                    each.start_soon(take_extra)
                 await take()
             queue.end()
 

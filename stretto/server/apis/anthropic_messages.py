@@ -27,7 +27,7 @@ from stretto.values.messages import Message
 from stretto.values.request import Request, RequestOptions
 from stretto.values.tool_calls import ANTHROPIC_THOUGHTS, ToolCall, is_listed, reasoning_of
 
-_UNTOLD = "stop_reason may be stop_sequence: {} does not tell whether a stop text ended its answer."
+_STOP_UNREPORTED = "stop_reason may be stop_sequence: {} does not report whether a stop text ended its answer."
 _ROLES = ("user", "assistant", "system")
 _ONLY_ANTHROPIC = ("container", "context_management")
 
@@ -93,8 +93,8 @@ class MessagesBody(BaseModel):
         named += [f"output_config.{name}" for name in self.output_config or () if name != "format"]
         if given.get("service_tier") not in (None, "auto"):
             named.append("service_tier")
-        said = f"was left out: {served.backend.name} is not one of Anthropic's models."
-        return [AnswerWarning(f"{name} {said}", "option") for name in named]
+        reason = f"was left out: {served.backend.name} is not one of Anthropic's models."
+        return [AnswerWarning(f"{name} {reason}", "option") for name in named]
 
     def conversation(self) -> tuple[Message, ...]:
         """Return the messages, system message first. Raises `Problem`."""
@@ -110,28 +110,28 @@ class MessagesBody(BaseModel):
 def read_messages(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
     """Parse a body of Anthropic's Messages API. Raises `Problem`."""
     extension = Extension.of(body)
-    asked = read_as(MessagesBody, body)
-    if asked.max_tokens is None:
+    request = read_as(MessagesBody, body)
+    if request.max_tokens is None:
         raise Problem(400, "Field required", param="max_tokens", code="missing_required_parameter")
-    served = service.models.find(asked.model)
-    asked.check_tools(served)
-    check_number("stop_sequences", asked.stop_sequences, MOST_STOPS)
-    warnings = asked.without_effect(served)
-    ask = Ask(served, asked.conversation(), _options(asked, served, extension))
-    writer = MessagesWriter(served.name, exchange.id, events=extension.events, thinks=asked.thinks, warnings=warnings)
-    if asked.stop_sequences and not (_is_anthropic(served) or _samples_here(served)):
-        writer.untold = AnswerWarning(_UNTOLD.format(served.backend.name), "option")
-    return ParsedBody([ask], bool(asked.stream), writer)
+    served = service.models.find(request.model)
+    request.check_tools(served)
+    check_number("stop_sequences", request.stop_sequences, MOST_STOPS)
+    warnings = request.without_effect(served)
+    ask = Ask(served, request.conversation(), _options(request, served, extension))
+    writer = MessagesWriter(served.name, exchange.id, events=extension.events, thinks=request.thinks, warnings=warnings)
+    if request.stop_sequences and not (_is_anthropic(served) or _samples_here(served)):
+        writer.stop_warning = AnswerWarning(_STOP_UNREPORTED.format(served.backend.name), "option")
+    return ParsedBody([ask], bool(request.stream), writer)
 
 
 async def count_tokens(service: Service, exchange: Exchange) -> None:
     """Respond with the number of tokens in a request's prompt, as far as its backend can count them."""
-    asked = read_as(MessagesBody, await read_object(exchange.receive, exchange.headers, service.options))
-    served = service.models.find(asked.model)
-    asked.check_tools(served)
+    parsed = read_as(MessagesBody, await read_object(exchange.receive, exchange.headers, service.options))
+    served = service.models.find(parsed.model)
+    parsed.check_tools(served)
     backend = served.client.backends["main"]
     try:
-        request = Request.of(asked.conversation(), tools=asked.tools)
+        request = Request.of(parsed.conversation(), tools=parsed.tools)
         async with exchange.attended(), service.admission.admitted(exchange.holder, exchange.end):
             counted = await backend.count_tokens(ModelRequest(request.messages, tools=request.tools))
     except StrettoError as error:
@@ -139,18 +139,18 @@ async def count_tokens(service: Service, exchange: Exchange) -> None:
     await exchange.send_json({"input_tokens": counted})
 
 
-def _options(asked: MessagesBody, served: Served, extension: Extension) -> RequestOptions:
+def _options(request: MessagesBody, served: Served, extension: Extension) -> RequestOptions:
     options: RequestOptions = {
         "strategy": served.strategy,
-        "max_tokens": asked.max_tokens,
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "stop": asked.stop_sequences or None,
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "stop": request.stop_sequences or None,
         **extension.options,
     }
-    if asked.tools:
-        options["tools"], options["tool_choice"] = asked.tools, asked.tool_choice
-    output = dict(asked.output_config or {})
+    if request.tools:
+        options["tools"], options["tool_choice"] = request.tools, request.tool_choice
+    output = dict(request.output_config or {})
     form = output.pop("format", None)
     if isinstance(form, dict) and form.get("type") == "json_schema" and isinstance(form.get("schema"), dict):
         options["response_format"] = form["schema"]
@@ -158,7 +158,7 @@ def _options(asked: MessagesBody, served: Served, extension: Extension) -> Reque
     elif form is not None:
         message = 'output_config.format takes {"type": "json_schema", "schema": {...}}.'
         raise Problem(400, message, param="output_config.format", code="invalid_value")
-    extra = {name: value for name, value in (asked.model_extra or {}).items() if value is not None}
+    extra = {name: value for name, value in (request.model_extra or {}).items() if value is not None}
     extra.pop("stretto", None)
     if output:
         extra["output_config"] = output
@@ -191,7 +191,7 @@ class MessagesWriter(EventWriter):
     other calls, thoughts and text are buffered.
 
     Attributes:
-        untold: a warning for an answer that does not say whether a stop sequence ended it.
+        stop_warning: a warning for an answer that does not say whether a stop sequence ended it.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class MessagesWriter(EventWriter):
         self._request_id = request_id
         self._thinks = thinks
         self._warnings = warnings
-        self.untold: AnswerWarning | None = None
+        self.stop_warning: AnswerWarning | None = None
         self._blocks = 0  # started so far
         self._open: str | int | None = None  # "text", "thought", or the index of the tool call being streamed
         self._streamed: set[int] = set()  # tool calls that are being or have been streamed
@@ -228,8 +228,8 @@ class MessagesWriter(EventWriter):
 
     def _extension(self, answer: Answer) -> dict[str, Any]:
         warnings = list(self._warnings)
-        if self.untold is not None and _end(answer)["stop_reason"] == "end_turn":
-            warnings.append(self.untold)
+        if self.stop_warning is not None and _end(answer)["stop_reason"] == "end_turn":
+            warnings.append(self.stop_warning)
         return extension_of(answer, warnings=warnings)
 
     def closing(self) -> bytes:
@@ -271,8 +271,8 @@ class MessagesWriter(EventWriter):
         """Return a thought as a block; one from another API is unsigned, and is shown if thoughts were requested."""
         if thought.get("type") in ANTHROPIC_THOUGHTS and not is_listed(thought):
             return dict(thought)
-        _, said = reasoning_of(thought)
-        return {"type": "thinking", "thinking": said, "signature": ""} if said and self._thinks else None
+        _, text = reasoning_of(thought)
+        return {"type": "thinking", "thinking": text, "signature": ""} if text and self._thinks else None
 
     def _thought(self, block: dict[str, Any] | None) -> bytes:
         if block is None:

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.foundation.bounds import is_long
 from stretto.server.apis.answer_events import Ask, answer_events
-from stretto.server.apis.bodies import ClientGoneError, read_object
+from stretto.server.apis.bodies import ClientDisconnectedError, read_object
 from stretto.server.apis.extension import named_event, route_header
 from stretto.server.exchange import Exchange, encoded, log, stay
 from stretto.server.limits.admission_control import AdmissionControl
@@ -92,16 +92,16 @@ class Endpoint:
                 tenant = exchange.holder.name if keyring.holders else UNKNOWN
                 with asked_for(tenant, among_others=keyring.has_several):
                     await self._handle(self._service, exchange)
-            except ClientGoneError:
+            except ClientDisconnectedError:
                 return
             except asyncio.CancelledError:
                 if not self._service.admission.draining:
                     raise
                 stay()
-                await self._tell(exchange, shutting_down())
+                await self._send_error(exchange, shutting_down())
             except Exception as error:  # noqa: BLE001 - the client gets a response, the server runs on
-                await self._tell(exchange, error)
-        except ClientGoneError:
+                await self._send_error(exchange, error)
+        except ClientDisconnectedError:
             return
         finally:
             self._service.metrics.responded(self._path, exchange.status or 499)  # nginx's status for a client that left
@@ -110,16 +110,16 @@ class Endpoint:
         holder = self._service.keyring.find(exchange.headers)
         if holder is None:
             given = "authorization" in exchange.headers or "x-api-key" in exchange.headers
-            said = "The key is not one of this server's." if given else "This server needs a key."
+            reason = "The key is not one of this server's." if given else "This server needs a key."
             raise Problem(
                 401,
-                f"{said} Send the header Authorization: Bearer KEY.",
+                f"{reason} Send the header Authorization: Bearer KEY.",
                 code="invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
         exchange.holder = holder
 
-    async def _tell(self, exchange: Exchange, error: Exception) -> None:
+    async def _send_error(self, exchange: Exchange, error: Exception) -> None:
         problem = of_error(error)
         if not isinstance(error, (Problem, StrettoError)):
             log.exception("%s at %s failed", exchange.id, self._path)
@@ -209,7 +209,7 @@ async def _respond(exchange: Exchange, reading: ParsedBody, admission: Admission
         if reading.stream:
             return await _stream(exchange, reading, admission)
         return await _whole(exchange, reading, admission)
-    except (Problem, ClientGoneError):
+    except (Problem, ClientDisconnectedError):
         raise
     except Exception as error:
         if not isinstance(error, StrettoError):
@@ -239,8 +239,8 @@ async def _stream(exchange: Exchange, reading: ParsedBody, admission: AdmissionC
             for index, event in (first, *events.ready()):  # events that have already arrived go out together
                 exchange.meter.note(index, event, reading.asks[index].prompt)
                 frames += writer.frames(index, event)
-                if isinstance(event, RouteChosen) and not exchange.beside:
-                    exchange.beside = route_header(event.route)
+                if isinstance(event, RouteChosen) and not exchange.stream_headers:
+                    exchange.stream_headers = route_header(event.route)
                 elif isinstance(event, AnswerFinished):
                     answers[index] = event.answer
             if frames:
@@ -260,13 +260,13 @@ async def _break_off(exchange: Exchange, writer: ResponseWriter, problem: Proble
 class EventWriter:
     """A writer that delays the start of a stream until there is more, so a request can still fail with a status.
 
-    With ``events``, nothing is delayed, and each event also follows under its own name. ``beside`` is added to its
-    data, for clients that ignore event names.
+    With ``events``, nothing is delayed, and each event also follows under its own name. ``event_fields`` are added
+    to its data, for clients that ignore event names.
     """
 
-    def __init__(self, *, events: bool, beside: Mapping[str, Any] = _NOTHING) -> None:
-        self._events, self._beside = events, beside
-        self._held: bytes | None = None if events else b""
+    def __init__(self, *, events: bool, event_fields: Mapping[str, Any] = _NOTHING) -> None:
+        self._events, self._event_fields = events, event_fields
+        self._buffer: bytes | None = None if events else b""
 
     def written(self, event: Event) -> bytes:
         """Return what an event adds to the stream; may be empty."""
@@ -277,13 +277,13 @@ class EventWriter:
         frames = self.written(event)
         if self._events and (named := named_event(event)):
             name, data = named
-            frames += sse({**self._beside, **data}, name)
-        if self._held is None:
+            frames += sse({**self._event_fields, **data}, name)
+        if self._buffer is None:
             return frames
-        self._held += frames
+        self._buffer += frames
         if not frames or isinstance(event, RouteChosen | BranchStarted):
             return b""
-        due, self._held = self._held, None
+        due, self._buffer = self._buffer, None
         return due
 
 

@@ -25,12 +25,12 @@ _ESCAPE = re.compile(
 )
 
 
-class ClientGoneError(Exception):
+class ClientDisconnectedError(Exception):
     """The client has closed the connection, so nobody will read a response."""
 
 
 async def read_object(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> dict[str, Any]:
-    """Read a JSON object. Raises `Problem` (400, 408, 413, 415) or `ClientGoneError`."""
+    """Read a JSON object. Raises `Problem` (400, 408, 413, 415) or `ClientDisconnectedError`."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         # Any site's page can send text/plain to this machine; JSON needs a CORS permission that is not granted.
@@ -54,7 +54,7 @@ async def read_object(receive: Receive, headers: Mapping[str, str], options: Ser
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> bytes:
-    """Read the bytes of a body. Raises `Problem` (408, 413) or `ClientGoneError`."""
+    """Read the bytes of a body. Raises `Problem` (408, 413) or `ClientDisconnectedError`."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > options.body_bytes:
         raise await _too_large(receive, options, left=0 if "expect" in headers else _DRAINED)
@@ -64,7 +64,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], options: Serve
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise ClientGoneError
+                raise ClientDisconnectedError
             piece = message.get("body", b"")
             size += len(piece)
             last = not message.get("more_body", False)
@@ -107,7 +107,7 @@ async def _too_large(receive: Receive, options: ServerOptions, *, left: int, las
         while left > 0 and not last:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise ClientGoneError
+                raise ClientDisconnectedError
             left -= len(message.get("body", b""))
             last = not message.get("more_body", False)
     return Problem(
@@ -127,13 +127,13 @@ def _parsed(body: bytes) -> Any:
     except ValueError as error:
         # Half a surrogate pair can come from a client that cut its text; anything else is an error.
         mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
-        said = str(error)
+        reason = str(error)
         if mended != body:
             try:
                 return jiter.from_json(mended, allow_inf_nan=False)
             except ValueError as still:
-                said = str(still)
-        raise Problem(400, f"The body is not JSON: {said}.", code="invalid_json") from None
+                reason = str(still)
+        raise Problem(400, f"The body is not JSON: {reason}.", code="invalid_json") from None
 
 
 MOST_MESSAGES = 4096  # each costs time in every layer that reads it

@@ -85,7 +85,7 @@ class Sampling(BaseModel):
         }
         return found
 
-    def beside(self, served: Served) -> dict[str, Any]:
+    def unknown_fields(self, served: Served) -> dict[str, Any]:
         """Return the unknown fields, for the model's server, without those that have no effect."""
         given = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
         given.pop("stretto", None)
@@ -141,29 +141,29 @@ def read_chat(
     ``only_routed``: nothing is generated, so the response format does not matter.
     """
     extension = Extension.of(body)
-    asked = read_as(ChatBody, body)
-    served = service.models.find(asked.model)
+    request = read_as(ChatBody, body)
+    served = service.models.find(request.model)
     if not only_routed:
-        asked.check_form(served)
-    check_tools(asked.tools, asked.tool_choice)
-    check_number("stop", asked.stop, MOST_STOPS)
-    turns = read_turns(asked.messages, "messages")
-    ask = Ask(served, turns, _options(asked, served, extension))
-    writer = ChatWriter(served.name, include_usage=asked.include_usage, events=extension.events, own=served.own)
-    return ParsedBody([ask], bool(asked.stream), writer)
+        request.check_form(served)
+    check_tools(request.tools, request.tool_choice)
+    check_number("stop", request.stop, MOST_STOPS)
+    turns = read_turns(request.messages, "messages")
+    ask = Ask(served, turns, _options(request, served, extension))
+    writer = ChatWriter(served.name, include_usage=request.include_usage, events=extension.events, own=served.own)
+    return ParsedBody([ask], bool(request.stream), writer)
 
 
-def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOptions:
-    options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
-    options["max_tokens"] = asked.max_completion_tokens or asked.max_tokens
-    if asked.logprobs:
-        options["logprobs"] = asked.top_logprobs or 0
-    if asked.tools:
-        options["tools"], options["tool_choice"] = asked.tools, asked.tool_choice
-    if (asked.n or 1) > 1:
-        options["n"] = asked.n
-    extra = asked.beside(served)
-    schema, verbatim = format_of(asked.response_format, served)
+def _options(request: ChatBody, served: Served, extension: Extension) -> RequestOptions:
+    options: RequestOptions = {"strategy": served.strategy, **request.sampling, **extension.options}
+    options["max_tokens"] = request.max_completion_tokens or request.max_tokens
+    if request.logprobs:
+        options["logprobs"] = request.top_logprobs or 0
+    if request.tools:
+        options["tools"], options["tool_choice"] = request.tools, request.tool_choice
+    if (request.n or 1) > 1:
+        options["n"] = request.n
+    extra = request.unknown_fields(served)
+    schema, verbatim = format_of(request.response_format, served)
     if schema is not None:
         options["response_format"] = schema
         options["strategy"] = extension.options.get("strategy") or served.whole
@@ -213,7 +213,7 @@ class ChatWriter(EventWriter):
             "model": model,
         }
         self._include_usage = include_usage
-        super().__init__(events=events, beside=self._chunk_frame | {"choices": []})
+        super().__init__(events=events, event_fields=self._chunk_frame | {"choices": []})
         self._usage: dict[str, Any] = {}
         self._refused: set[int] = set()  # choices whose text is a refusal
         self._own = own
@@ -306,14 +306,14 @@ class ChatWriter(EventWriter):
         else:
             choice, logprobs = event.choice, event.logprobs
         self._logprobs_sent[choice] = self._logprobs_sent.get(choice, 0) + len(logprobs)
-        said = {"refusal" if choice in self._refused else "content": event.text}
-        return self._begin(choice, "") + self._chunk(choice, said, logprobs=logprobs)
+        delta = {"refusal" if choice in self._refused else "content": event.text}
+        return self._begin(choice, "") + self._chunk(choice, delta, logprobs=logprobs)
 
     def _chunk(
         self,
         index: int,
         delta: Mapping[str, Any],
-        beside: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
         *,
         logprobs: Sequence[TokenLogprob] = (),
         finish: str | None = None,
@@ -322,4 +322,4 @@ class ChatWriter(EventWriter):
         chunk = self._chunk_frame | {"choices": [choice]}
         if self._include_usage:
             chunk["usage"] = None
-        return sse(chunk | dict(beside or {}))
+        return sse(chunk | dict(extra or {}))

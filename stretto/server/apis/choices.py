@@ -22,10 +22,10 @@ CUT = "length"
 
 def message_of(choice: Choice) -> dict[str, Any]:
     """Return a choice's message in OpenAI's format."""
-    said, refusal = (None, choice.text) if choice.refused else (choice.text, None)
-    message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": refusal}
+    content, refusal = (None, choice.text) if choice.refused else (choice.text, None)
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
     if choice.tool_calls:
-        message["content"] = said or None
+        message["content"] = content or None
         message["tool_calls"] = [call.as_openai() for call in choice.tool_calls]
     return message
 
@@ -37,8 +37,8 @@ def call_piece_of(delta: ToolCallFragment) -> dict[str, Any]:
         piece["id"] = delta.id
     if delta.name is not None:
         piece["type"] = delta.type
-    said = {} if delta.name is None else {"name": delta.name}
-    piece[delta.type] = said | {"input" if delta.type == "custom" else "arguments": delta.arguments}
+    named = {} if delta.name is None else {"name": delta.name}
+    piece[delta.type] = named | {"input" if delta.type == "custom" else "arguments": delta.arguments}
     return piece
 
 

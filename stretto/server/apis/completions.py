@@ -41,31 +41,31 @@ class CompletionsBody(Sampling):
 def read_completions(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG001 - as others
     """Parse a body of the older Completions API. Raises `Problem`."""
     extension = Extension.of(body)
-    asked = read_as(CompletionsBody, body)
-    served = service.models.find(asked.model)
-    check_number("stop", asked.stop, MOST_STOPS)
-    prompts = _prompts(asked)
-    options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
-    options["logprobs"] = asked.logprobs
-    if extra := {name: value for name, value in asked.beside(served).items() if name not in _NOT_OF_A_CHAT}:
+    request = read_as(CompletionsBody, body)
+    served = service.models.find(request.model)
+    check_number("stop", request.stop, MOST_STOPS)
+    prompts = _prompts(request)
+    options: RequestOptions = {"strategy": served.strategy, **request.sampling, **extension.options}
+    options["logprobs"] = request.logprobs
+    if extra := {name: value for name, value in request.unknown_fields(served).items() if name not in _NOT_OF_A_CHAT}:
         options["extra"] = extra
     asks = [
-        Ask(served, Message(role="user", content=prompt), options) for prompt in prompts for _ in range(asked.n or 1)
+        Ask(served, Message(role="user", content=prompt), options) for prompt in prompts for _ in range(request.n or 1)
     ]
     if len(asks) > MOST_ANSWERS:
         message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send less prompts."
         raise Problem(400, message, param="prompt", code="invalid_value")
-    echoes = [prompt if asked.echo else "" for prompt in prompts for _ in range(asked.n or 1)]
+    echoes = [prompt if request.echo else "" for prompt in prompts for _ in range(request.n or 1)]
     return ParsedBody(
-        asks, bool(asked.stream), CompletionsWriter(served.name, echoes, include_usage=asked.include_usage)
+        asks, bool(request.stream), CompletionsWriter(served.name, echoes, include_usage=request.include_usage)
     )
 
 
-def _prompts(asked: CompletionsBody) -> list[str]:
-    if asked.suffix:
-        message = "suffix cannot be used: what stands behind a gap is not read. Leave it out."
+def _prompts(request: CompletionsBody) -> list[str]:
+    if request.suffix:
+        message = "suffix cannot be used: text after a gap is not read. Leave it out."
         raise Problem(400, message, param="suffix", code="unsupported_parameter")
-    prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
+    prompts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     if len(texts) < len(prompts) or not texts:
         message = "prompt takes a text or a list of texts, not tokens, and at least one."
@@ -128,8 +128,8 @@ class CompletionsWriter:
         """Return what ends a stream after an error."""
         return sse(problem.as_openai()) + DONE
 
-    def _chunk(self, choice: dict[str, Any], beside: dict[str, Any] | None = None) -> bytes:
-        return sse(self._frame | {"choices": [choice]} | (beside or {}))
+    def _chunk(self, choice: dict[str, Any], extra: dict[str, Any] | None = None) -> bytes:
+        return sse(self._frame | {"choices": [choice]} | (extra or {}))
 
 
 def _choice(

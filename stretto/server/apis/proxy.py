@@ -70,7 +70,7 @@ async def _pass_on(
             exchange.meter.passed_on = _tokens_reported(whole) or read + len(whole) / _BYTES
             await exchange.send_bytes(_without_cache(whole) if hides else whole, kind, headers=route)
             return
-        exchange.beside = route
+        exchange.stream_headers = route
         tally = _Tally()
         async for piece in response.iter_bytes():
             lines = tally.feed(piece)

@@ -74,8 +74,8 @@ class ResponsesBody(BaseModel):
 def read_responses(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG001 - as others
     """Parse a body of Responses. Raises `Problem`."""
     extension = Extension.of(body)
-    asked = read_as(ResponsesBody, body)
-    served = service.models.find(asked.model)
+    request = read_as(ResponsesBody, body)
+    served = service.models.find(request.model)
     for name in _STATEFUL:
         if body.get(name) not in (None, False):
             raise Problem(
@@ -84,32 +84,32 @@ def read_responses(body: dict[str, Any], service: Service, exchange: Exchange) -
                 param=name,
                 code="unsupported_parameter",
             )
-    check_number("input", asked.input, MOST_MESSAGES)
-    messages = conversation_of(asked.input)
-    if asked.instructions:
-        messages = (Message(role="system", content=asked.instructions), *messages)
-    ask = Ask(served, messages, _options(asked, served, extension))
-    return ParsedBody([ask], bool(asked.stream), ResponsesWriter(served.name, asked, events=extension.events))
+    check_number("input", request.input, MOST_MESSAGES)
+    messages = conversation_of(request.input)
+    if request.instructions:
+        messages = (Message(role="system", content=request.instructions), *messages)
+    ask = Ask(served, messages, _options(request, served, extension))
+    return ParsedBody([ask], bool(request.stream), ResponsesWriter(served.name, request, events=extension.events))
 
 
-def _options(asked: ResponsesBody, served: Served, extension: Extension) -> RequestOptions:
+def _options(request: ResponsesBody, served: Served, extension: Extension) -> RequestOptions:
     options: RequestOptions = {
         "strategy": served.strategy,
-        "max_tokens": asked.max_output_tokens,
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "logprobs": asked.top_logprobs,
+        "max_tokens": request.max_output_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "logprobs": request.top_logprobs,
         **extension.options,
     }
-    tools = tools_of(asked.tools or ())
-    check_tools(tools, asked.tool_choice)
+    tools = tools_of(request.tools or ())
+    check_tools(tools, request.tool_choice)
     if tools:
-        options["tools"], options["tool_choice"] = tools, tool_choice_of(asked.tool_choice)
-    extra = {name: value for name, value in (asked.model_extra or {}).items() if value is not None}
+        options["tools"], options["tool_choice"] = tools, tool_choice_of(request.tool_choice)
+    extra = {name: value for name, value in (request.model_extra or {}).items() if value is not None}
     extra = {name: value for name, value in extra.items() if name not in _LET_GO and name not in _STATEFUL}
-    if asked.reasoning and asked.reasoning.get("effort"):
-        extra["reasoning_effort"] = asked.reasoning["effort"]
-    text = asked.text or TextConfig()
+    if request.reasoning and request.reasoning.get("effort"):
+        extra["reasoning_effort"] = request.reasoning["effort"]
+    text = request.text or TextConfig()
     if text.verbosity:
         extra["verbosity"] = text.verbosity
     schema, verbatim = format_of(_chat_format(text.format), served)
@@ -150,8 +150,8 @@ def conversation_of(given: str | Sequence[Mapping[str, Any]]) -> tuple[Message, 
             else:
                 messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            said = _content(item.get("output"), f"input.{place}.output")
-            messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": said})
+            output = _content(item.get("output"), f"input.{place}.output")
+            messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
         elif kind != "reasoning":  # which only the model that produced it can read
             raise _unknown(f"input.{place}.type", kind)
         places += [place] * (len(messages) - len(places))
@@ -224,9 +224,9 @@ _WHOLE = ("stop", "nothing_found", "tool_calls")
 class ResponsesWriter(EventWriter):
     """A writer for one answer in the format of Responses: output items, each with a start, deltas and an end."""
 
-    def __init__(self, model: str, asked: ResponsesBody, *, events: bool) -> None:
+    def __init__(self, model: str, request: ResponsesBody, *, events: bool) -> None:
         super().__init__(events=events)
-        given = asked.model_extra or {}
+        given = request.model_extra or {}
         self._response: dict[str, Any] = {
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response",
@@ -236,8 +236,8 @@ class ResponsesWriter(EventWriter):
             "background": False,
             "error": None,
             "incomplete_details": None,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
+            "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
             "max_tool_calls": None,
             "metadata": given.get("metadata") or {},
             "model": model,
@@ -247,16 +247,16 @@ class ResponsesWriter(EventWriter):
             "frequency_penalty": _number(given.get("frequency_penalty")),
             "prompt_cache_key": given.get("prompt_cache_key"),
             "previous_response_id": None,
-            "reasoning": {"effort": (asked.reasoning or {}).get("effort"), "summary": None},
+            "reasoning": {"effort": (request.reasoning or {}).get("effort"), "summary": None},
             "safety_identifier": given.get("safety_identifier"),
             "service_tier": "default",
             "store": False,
-            "temperature": 1.0 if asked.temperature is None else asked.temperature,
-            "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
-            "tool_choice": asked.tool_choice or "auto",
-            "tools": [_tool_shown(tool) for tool in asked.tools or ()],
-            "top_logprobs": asked.top_logprobs or 0,
-            "top_p": 1.0 if asked.top_p is None else asked.top_p,
+            "temperature": 1.0 if request.temperature is None else request.temperature,
+            "text": {"format": (request.text and request.text.format) or {"type": "text"}},
+            "tool_choice": request.tool_choice or "auto",
+            "tools": [_tool_shown(tool) for tool in request.tools or ()],
+            "top_logprobs": request.top_logprobs or 0,
+            "top_p": 1.0 if request.top_p is None else request.top_p,
             "truncation": "disabled",
             "usage": None,
             "user": given.get("user"),
@@ -299,9 +299,9 @@ class ResponsesWriter(EventWriter):
                 self._text.append(event.text)
                 new, self._logprobs = logprobs_of(self._logprobs), ()
                 logprobs = new["content"] if new else []
-                kind, beside = ("refusal", {}) if self._refused else ("output_text", {"logprobs": logprobs})
+                kind, extra = ("refusal", {}) if self._refused else ("output_text", {"logprobs": logprobs})
                 return begin + self._event(
-                    f"response.{kind}.delta", **self._where, delta=event.text, content_index=0, **beside
+                    f"response.{kind}.delta", **self._where, delta=event.text, content_index=0, **extra
                 )
             case BranchDelta() if self._is_direct and event.branch_id == "direct":
                 self._logprobs += event.logprobs
@@ -352,8 +352,8 @@ class ResponsesWriter(EventWriter):
             item = self._message(answer)
             output[self._place] = item
             part = item["content"][0]
-            said = {name: value for name, value in part.items() if name not in ("type", "annotations")}
-            frames += self._event(f"response.{part['type']}.done", **self._where, content_index=0, **said)
+            fields = {name: value for name, value in part.items() if name not in ("type", "annotations")}
+            frames += self._event(f"response.{part['type']}.done", **self._where, content_index=0, **fields)
             frames += self._event("response.content_part.done", **self._where, content_index=0, part=part)
             frames += self._event("response.output_item.done", output_index=self._place, item=item)
         for index, call in enumerate(answer.tool_calls):

@@ -88,8 +88,8 @@ class AdmissionControl:
         if holder.places is None:
             yield
             return
-        async with holder.places.one() as held:
-            if not held:
+        async with holder.places.one() as granted:
+            if not granted:
                 raise self._too_many_of(holder)
             yield
 
@@ -116,7 +116,7 @@ class AdmissionControl:
                 self._empty.set()
 
     @asynccontextmanager
-    async def beside(self, holder: Holder) -> AsyncGenerator[bool]:
+    async def extra_place(self, holder: Holder) -> AsyncGenerator[bool]:
         """Take a further place for an admitted request, if one is free now; yields whether there was one."""
         full = holder.concurrent_answers is not None and holder.running >= holder.concurrent_answers
         if self.draining or full or self.waiting or self._room.value == 0:
@@ -129,8 +129,8 @@ class AdmissionControl:
             if holder.places is None:
                 yield True
             else:
-                async with holder.places.one() as held:
-                    yield held
+                async with holder.places.one() as granted:
+                    yield granted
         finally:
             holder.running -= 1
             self.running -= 1

@@ -8,7 +8,7 @@ from stretto.server.exchange import encoded
 from stretto.server.problems import Problem
 
 MOST = 1 << 16  # bytes of a head, without method and version; likewise of trailers
-_BESIDE = len(": \r\n")  # bytes of a line that belong to neither name nor value
+_OVERHEAD = len(": \r\n")  # bytes of a line that belong to neither name nor value
 _TOO_LARGE = Problem(
     431, f"The headers are larger than {MOST:,} bytes, the most this server takes. Send less.", code="headers_too_large"
 )
@@ -40,7 +40,7 @@ class BoundedHead(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._fits(len(name) + len(value) + _BESIDE) and not self._trails:  # trailers are dropped
+        if self._fits(len(name) + len(value) + _OVERHEAD) and not self._trails:  # trailers are dropped
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -105,12 +105,12 @@ class Places:
         most: the number of places.
         name: distinguishes them from others in the store.
         store: where they are counted.
-        held_s: seconds after which a place that is not renewed is free.
+        lease_s: seconds after which a place that is not renewed is free.
     """
 
-    def __init__(self, most: int, name: str, store: Store, *, held_s: float = 30.0) -> None:
+    def __init__(self, most: int, name: str, store: Store, *, lease_s: float = 30.0) -> None:
         self._hold = partial(store.hold, name, most=most)
-        self._held_s = held_s
+        self._lease_s = lease_s
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[bool]:
@@ -118,7 +118,7 @@ class Places:
         token, ended = secrets.token_hex(8), anyio.Event()
         renewing = asyncio.create_task(self._renew(token, ended))
         try:
-            yield await self._hold(token, for_s=self._held_s) is not False
+            yield await self._hold(token, for_s=self._lease_s) is not False
         finally:
             ended.set()
             with anyio.CancelScope(shield=True):  # otherwise it would be missing until its lease expires
@@ -127,10 +127,10 @@ class Places:
 
     async def _renew(self, token: str, ended: anyio.Event) -> None:
         while True:
-            with anyio.move_on_after(self._held_s / 3):
+            with anyio.move_on_after(self._lease_s / 3):
                 await ended.wait()
                 return
-            await self._hold(token, for_s=self._held_s)
+            await self._hold(token, for_s=self._lease_s)
 
 
 @dataclass

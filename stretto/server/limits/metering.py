@@ -34,13 +34,13 @@ class Meter:
         self._answers: dict[int, int] = {}
         self._ended: dict[tuple[int, str], int] = {}
         self._running: dict[tuple[int, str], float] = {}  # characters
-        self._beside: dict[int, float] = {}  # characters that belong to no branch
+        self._unassigned: dict[int, float] = {}  # characters that belong to no branch
 
     @property
     def tokens(self) -> float:
         """Tokens read and written so far."""
         unfinished = sum(size for (index, _), size in self._running.items() if index not in self._answers)
-        unfinished += sum(size for index, size in self._beside.items() if index not in self._answers)
+        unfinished += sum(size for index, size in self._unassigned.items() if index not in self._answers)
         ended = sum(tokens for (index, _), tokens in self._ended.items() if index not in self._answers)
         return self.passed_on + sum(self._answers.values()) + ended + unfinished / _CHARACTERS
 
@@ -64,7 +64,7 @@ class Meter:
                 self._answers[index] = event.answer.usage.total_tokens
 
     def _add(self, index: int, characters: int) -> None:
-        self._beside[index] = self._beside.get(index, 0) + characters
+        self._unassigned[index] = self._unassigned.get(index, 0) + characters
 
 
 def prompt_tokens(prompt: PromptLike) -> float:

@@ -107,7 +107,7 @@ async def read_document(service: Service, exchange: Exchange) -> None:
     given = QueryParams(exchange.scope["query_string"]).get("name", "")
     name = PurePosixPath(given.replace("\\", "/")).name
     if not name:
-        raise Problem(400, "name= is missing: the name of the file, whose ending tells how to read it.", param="name")
+        raise Problem(400, "name= is missing. Give the file's name: its ending decides how it is read.", param="name")
     if len(name) > _LONGEST_NAME or not name.isprintable():
         raise Problem(
             400,

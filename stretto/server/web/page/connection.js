@@ -1,7 +1,7 @@
 // The server this page came from: its models, its key, and what to do while it is away.
 
 import { restoreChoices } from "./choices.js";
-import { announce, tell } from "./notices.js";
+import { announce, notify } from "./notices.js";
 import { Refused, hasKey, isThere, models, setKey } from "./server.js";
 import { element } from "./element.js";
 import { isDemonstration } from "./examples.js";
@@ -40,17 +40,17 @@ function showModel() {
   $("demonstration").hidden = !isDemonstration(model());
 }
 
-// A call failed: ask for the key, or wait until the server is back. What it refused is said elsewhere.
+// A call failed: ask for the key, or wait until the server is back. The refusal is shown elsewhere.
 export function failed(error) {
   if (!(error instanceof Refused)) waitForServer();
   else if (error.status === 401) showKeyForm();
   else if (!$("model").options.length) waitForServer(); // it is there, and not ready yet
 }
 
-export const said = (error) => (error instanceof Refused ? error.message : "The server cannot be reached.");
+export const messageOf = (error) => (error instanceof Refused ? error.message : "The server cannot be reached.");
 
 function showKeyForm() {
-  if (hasKey()) tell("The server does not know this key.");
+  if (hasKey()) notify("The server does not know this key.");
   $("key-form").hidden = false;
   $("key").focus();
 }
@@ -73,7 +73,7 @@ $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   setKey($("key").value.trim());
   $("key").value = "";
-  tell("");
+  notify("");
   loadModels();
 });
 $("model").addEventListener("change", showModel);

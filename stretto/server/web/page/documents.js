@@ -1,8 +1,8 @@
 // Documents and pictures of the next question, shown above it until it is sent. Documents are read on the server.
 
-import { said } from "./connection.js";
+import { messageOf } from "./connection.js";
 import { element } from "./element.js";
-import { announce, tell } from "./notices.js";
+import { announce, notify } from "./notices.js";
 import { MOST, isPictureFile, pictureOf, shownPicture } from "./pictures.js";
 import { readDocument } from "./server.js";
 
@@ -23,7 +23,7 @@ export class Attached {
   async read(files) {
     const room = MOST - this.items.filter((each) => each.isPicture).length;
     const pictures = [...files].filter(isPictureFile);
-    if (pictures.length > room) tell(`A question takes ${MOST} pictures at most. The others were left out.`);
+    if (pictures.length > room) notify(`A question takes ${MOST} pictures at most. The others were left out.`);
     const kept = [...files].filter((file) => !pictures.includes(file) || pictures.indexOf(file) < room);
     const added = kept.map((file) => ({ title: file.name, file, isPicture: pictures.includes(file) }));
     this.items.push(...added);
@@ -33,7 +33,7 @@ export class Attached {
         if (item.isPicture) item.picture = await pictureOf(item.file);
         else Object.assign(item, await readDocument(item.file));
       } catch (error) {
-        const problem = item.isPicture ? `${error.message}.` : said(error);
+        const problem = item.isPicture ? `${error.message}.` : messageOf(error);
         item.problem = problem.includes(item.title) ? problem : `${item.title}: ${problem}`;
         announce(item.problem);
       }
@@ -43,7 +43,7 @@ export class Attached {
     if (added.some((item) => item.picture)) this.pictured();
   }
 
-  // From a button, from the clipboard, and from wherever a file is dropped: beside the composer, the browser would leave
+  // From a button, from the clipboard, and from wherever a file is dropped: outside of the composer, the browser would leave
   // the page and show the file.
   takeFrom(button, question) {
     button.addEventListener("change", () => {

@@ -75,7 +75,7 @@ export const answerOf = (answer) => ({
   dollars: answer.cost ? answer.cost.usd : null,
   warnings: (answer.warnings ?? []).map((warning) => warning.message),
   citations: (answer.citations ?? []).map(citationOf),
-  changes: answer.changes ?? [], // of the page's own: its events told them
+  changes: answer.changes ?? [], // of the page's own: from its events
   passages: (answer.passages ?? []).map(passageOf),
   agreement: answer.agreement ? { by: answer.agreement.decided_by, most: Math.max(0, ...Object.values(answer.agreement.votes)) } : null,
 });

@@ -1,7 +1,7 @@
 // Conversations that are deleted, and brought back.
 
 import * as history from "./history.js";
-import { announce, tell } from "./notices.js";
+import { announce, notify } from "./notices.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -9,21 +9,21 @@ const $ = (id) => document.getElementById(id);
 export async function forgotten(id, list) {
   const removed = await history.one(id).catch(() => null);
   if (!(await removing(history.remove(id), list))) return;
-  if (removed) tell(`“${removed.title || "Untitled"}” was deleted.`, () => bringBack(removed, list));
-  focusOn("search"); // its own button is gone
+  if (removed) notify(`“${removed.title || "Untitled"}” was deleted.`, () => bringBack(removed, list));
+  focusOn("search"); // its own button was removed
 }
 
-// Returns whether it is gone.
+// Returns whether it was deleted.
 export async function removing(removed, list) {
-  const gone = await removed.then(() => true, (error) => tell(`Nothing was deleted: ${error?.message}`));
+  const deleted = await removed.then(() => true, (error) => notify(`Nothing was deleted: ${error?.message}`));
   await list();
-  return gone;
+  return deleted;
 }
 
 async function bringBack(removed, list) {
   const problem = await history.restore(removed).then(() => null, (error) => `It stays deleted: ${error?.message}`);
   await list();
-  if (problem) tell(problem);
+  if (problem) notify(problem);
   else announce("It is back.");
   focusOn(`open-${removed.id}`, "search");
 }

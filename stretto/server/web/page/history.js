@@ -54,7 +54,7 @@ const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte
 const others = new BroadcastChannel(NAME); // pages of this browser that show the same list
 
 export const onChange = (act) => (others.onmessage = act);
-export const tellOthers = () => others.postMessage("changed");
+export const notifyOthers = () => others.postMessage("changed");
 export const newConversation = () => ({ id: newId(), title: "", changed: 0, turns: [] });
 
 // All without their turns, the one that changed last first.
@@ -112,7 +112,7 @@ async function put(conversation, from, turns) {
 
 async function changing(act) {
   await inStore("readwrite", act);
-  tellOthers();
+  notifyOthers();
 }
 
 export const remove = (id) => changing((heads, turns) => {
@@ -138,7 +138,7 @@ export const exported = async () =>
   new Blob([JSON.stringify({ stretto: 1, conversations: await whole() }, null, 1)], { type: "application/json" });
 
 // Read an export. What is not a conversation is refused as a whole: nothing is kept of a file that is only half right.
-// A conversation that went on since it was exported is not overwritten; the one of the file comes beside it, once. Returns
+// A conversation that went on since it was exported is not overwritten; the one of the file is added next to it, once. Returns
 // how many were added.
 export async function imported(text) {
   const found = JSON.parse(text);

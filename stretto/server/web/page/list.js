@@ -2,7 +2,7 @@
 
 import { element } from "./element.js";
 import { exported, having, imported, saveFile } from "./history.js";
-import { tell } from "./notices.js";
+import { notify } from "./notices.js";
 
 const $ = (id) => document.getElementById(id);
 const DAY_MS = 86_400_000;
@@ -72,9 +72,9 @@ export function exchange(list) {
   $("import").addEventListener("change", async (event) => {
     $("files").hidePopover();
     try {
-      tell(`${await imported(await event.target.files[0].text())} conversations were imported.`);
+      notify(`${await imported(await event.target.files[0].text())} conversations were imported.`);
     } catch (error) {
-      tell(`Nothing was imported: ${error?.message}`);
+      notify(`Nothing was imported: ${error?.message}`);
     }
     event.target.value = "";
     await list();

@@ -1,7 +1,7 @@
 // The page: questions in, answers out, and what is kept of them.
 
 import { compose, enqueue, invite, queue, showQueue } from "./composer.js";
-import { failed, loadModels, model, said, takesPictures } from "./connection.js";
+import { failed, loadModels, messageOf, model, takesPictures } from "./connection.js";
 import { Attached } from "./documents.js";
 import { element } from "./element.js";
 import { isDemonstration, isGreeting } from "./examples.js";
@@ -9,7 +9,7 @@ import { routeOf } from "./fields.js";
 import { forgotten, removing } from "./forgetting.js";
 import * as history from "./history.js";
 import { exchange, showList, side } from "./list.js";
-import { announce, tell } from "./notices.js";
+import { announce, notify } from "./notices.js";
 import { chooseForm, formOf, showForm } from "./schema.js";
 import { ask, whatWaits } from "./server.js";
 import { TurnView } from "./turn_view.js";
@@ -37,22 +37,22 @@ const acts = { edit, retry, toVersion, toAnswer, isBusy };
 
 const isAnswered = () => conversation.turns.some((turn) => turn.answers.some((each) => each.text));
 
-// Whether an answer is being written, which is said: what was asked for has to wait.
+// Whether an answer is being written; a notice says so: what was asked for has to wait.
 function isBusy() {
-  if (running) tell(WAITS);
+  if (running) notify(WAITS);
   return Boolean(running);
 }
 
 // Asking
 
 function checkPictures() {
-  if (!takesPictures()) tell("This model takes no pictures. Take them out, or choose another model.");
+  if (!takesPictures()) notify("This model takes no pictures. Take them out, or choose another model.");
 }
 
 function send(question, documents, turn = null, how = {}) {
   if (isBusy()) return;
   ended = answer(question, documents, turn, how)
-    .catch((error) => tell(`This page has a defect: ${error?.message}`))
+    .catch((error) => notify(`This page has a defect: ${error?.message}`))
     .then(() => next());
 }
 
@@ -78,7 +78,7 @@ async function answer(...asked) {
 }
 
 async function asking(question, documents, turn, { race = $("compare").checked, way = chosen("strategy") }) {
-  tell("");
+  notify("");
   const asked = turn ?? { question, documents, answers: [] };
   if (!turn) conversation.turns.push(asked);
   conversation.title ||= question.slice(0, LONGEST_MARKED);
@@ -86,7 +86,7 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
   shown.clear();
   toTop(shown);
   const messages = messagesBefore(conversation, asked);
-  if (race && way === "direct") tell("There is nothing to compare: the answer is written in one piece. Choose another answer mode.");
+  if (race && way === "direct") notify("There is nothing to compare: the answer is written in one piece. Choose another answer mode.");
   else if (race) shown.beginRace(way);
   keep(asked); // while the server is asked: one time of keeping waits for the one before it
   try {
@@ -95,7 +95,7 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
     delete asked.shown;
     if (shown.race && first.route && routeOf(first.route).way === "direct") {
       shown.endRace();
-      tell("There is nothing to compare: the answer was written in one piece. Choose another answer mode.");
+      notify("There is nothing to compare: the answer was written in one piece. Choose another answer mode.");
     } else if (shown.race && first.stopped) {
       shown.race.stop();
     } else if (shown.race) {
@@ -113,20 +113,20 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
   shown.addActions(); // now, since a page that is busy would not do what they ask for
 }
 
-// Keep the conversation as it stands, whose questions changed from this one on.
+// Keep the conversation as it is, whose questions changed from this one on.
 async function keep(turn) {
   if (await write(turn, conversation.turns)) listThis();
-  history.tellOthers();
+  history.notifyOthers();
 }
 
 // Returns whether it was written.
 async function write(turn, turns) {
   try {
-    if (await history.keep(conversation, conversation.turns.indexOf(turn), turns)) tell("This conversation went on in another tab too. From here on, this is a separate one.");
+    if (await history.keep(conversation, conversation.turns.indexOf(turn), turns)) notify("This conversation went on in another tab too. From here on, this is a separate one.");
     if (named() !== conversation.id) window.history.replaceState(null, "", `#${conversation.id}`);
     return true;
   } catch (error) {
-    tell(`This conversation is not kept: ${error?.message}`);
+    notify(`This conversation is not kept: ${error?.message}`);
     return false;
   }
 }
@@ -172,7 +172,7 @@ async function answered(shown, messages, way, lane) {
     if (left) view.end({ stopped: LEFT });
     else if (signal.aborted) view.end({ stopped: `Stopped after ${view.seconds.toFixed(1)} s.` });
     else {
-      view.end({ stopped: "Not complete.", problem: said(error) });
+      view.end({ stopped: "Not complete.", problem: messageOf(error) });
       failed(error);
     }
     announce(view.stopped);
@@ -186,7 +186,7 @@ function busy(is) {
   $("send").disabled = is;
   $("send").hidden = is;
   $("stop").hidden = !is;
-  if (!is && $("notice").textContent === WAITS) tell("");
+  if (!is && $("notice").textContent === WAITS) notify("");
   const touched = matchMedia("(pointer: coarse)").matches; // where a keyboard would cover the answer
   if (!is && lost && !touched) $("question").focus({ preventScroll: true });
 }
@@ -268,12 +268,12 @@ async function toAnswer(turn, at) {
 let listed = []; // as they were read last
 
 async function listConversations() {
-  listed = await history.all().catch((error) => (tell(`This browser keeps no conversations: ${error?.message}`), []));
+  listed = await history.all().catch((error) => (notify(`This browser keeps no conversations: ${error?.message}`), []));
   showListed();
 }
 
 const showListed = () => showList(listed, conversation.id, { open, forget, rename })
-  .catch((error) => tell(`The list of conversations cannot be shown: ${error?.message}`));
+  .catch((error) => notify(`The list of conversations cannot be shown: ${error?.message}`));
 
 // This conversation was kept: the others need not be read anew for that.
 function listThis() {
@@ -294,7 +294,7 @@ async function open(id, { again = false } = {}) {
   if (!found) return startNew({ again });
   conversation = found;
   if (!again) window.history.pushState(null, "", `#${id}`);
-  tell("");
+  notify("");
   show();
   side(false);
   showListed();
@@ -302,7 +302,7 @@ async function open(id, { again = false } = {}) {
 
 async function rename(each, title) {
   if (each.id === conversation.id) conversation.title = title;
-  await history.rename(each.id, title).catch((error) => tell(`It keeps its name: ${error?.message}`));
+  await history.rename(each.id, title).catch((error) => notify(`It keeps its name: ${error?.message}`));
   await listConversations();
 }
 
@@ -318,10 +318,10 @@ async function leave() {
   await ended;
 }
 
-// `again`: the address has changed already, or its conversation is gone.
+// `again`: the address has changed already, or its conversation was deleted.
 function startNew({ again = false } = {}) {
   if (isBusy()) return;
-  tell("");
+  notify("");
   conversation = history.newConversation();
   if (again) window.history.replaceState(null, "", address());
   else if (named()) window.history.pushState(null, "", address());
@@ -345,8 +345,8 @@ function revisit() {
 $("composer").addEventListener("submit", (event) => {
   event.preventDefault();
   const question = $("question").value.trim();
-  if (attached.reading) return tell("A document is still being read. Send the question when it is there.");
-  if (!question) return attached.items.length ? tell("Write what you would like to know of what is attached.") : undefined;
+  if (attached.reading) return notify("A document is still being read. Send the question when it is there.");
+  if (!question) return attached.items.length ? notify("Write what you would like to know of what is attached.") : undefined;
   $("question").value = "";
   $("question").dispatchEvent(new Event("input"));
   if (running) return enqueue(question, attached.take());

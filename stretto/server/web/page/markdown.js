@@ -101,14 +101,14 @@ const ALLOWED = {
   RETURN_DOM_FRAGMENT: true,
 };
 
-// Headings of an answer stand below those of the page.
+// Headings of an answer are below those of the page.
 const HIGHEST = 3;
 const LOWER = { H1: "h3", H2: "h4", H3: "h5", H4: "h6", H5: "h6", H6: "h6" };
 
-const TURNING = /[\u202a-\u202e\u2066-\u2069]/g; // signs that turn the direction of the text behind them
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g; // signs that turn the direction of the text after them
 const FENCE = /^\s*(?:```|~~~)/gm;
 
-// The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stands there as it was written,
+// The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stays as it was written,
 // and why.
 export function rendered(whole) {
   const text = whole.replace(TURNING, "");
@@ -171,7 +171,7 @@ function fragmentOf(text) {
   }
   for (const block of fragment.querySelectorAll("pre")) {
     block.tabIndex = 0;
-    const framed = document.createElement("div"); // beside which the button stays while the code is scrolled
+    const framed = document.createElement("div"); // next to which the button stays while the code is scrolled
     framed.className = "code";
     framed.dir = "ltr";
     block.replaceWith(framed);

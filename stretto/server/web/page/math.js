@@ -1,6 +1,6 @@
 // Mathematics in a model's text: TeX becomes MathML, which browsers draw themselves. Temml is loaded with the first formula.
 
-const LONGEST = 4_000; // characters of a formula; what is longer stands there as it was written
+const LONGEST = 4_000; // characters of a formula; what is longer stays as it was written
 const MOST_KEPT = 500; // formulas: a text is drawn anew many times while it grows
 const INLINE = new RegExp(String.raw`^(?:\\\(([^]{1,${LONGEST}}?)\\\)|\$\$([^]{1,${LONGEST}}?)\$\$|\\\[([^]{1,${LONGEST}}?)\\\]|\$(?![\s$])((?:\\.|[^$\\\n]){1,400}?)(?<!\s)\$(?![\d$]))`);
 const BLOCK = new RegExp(String.raw`^ {0,3}(?:\$\$([^]{1,${LONGEST}}?)\$\$|\\\[([^]{1,${LONGEST}}?)\\\]) *(?:\n+|$)`);
@@ -41,7 +41,7 @@ export function draw(fragment) {
   const places = [...fragment.querySelectorAll(".math-inline, .math-display")];
   if (!places.length) return;
   if (globalThis.temml) places.forEach(drawOne);
-  else load().then(() => places.forEach(drawOne), () => {}); // without it, they stand there as they were written
+  else load().then(() => places.forEach(drawOne), () => {}); // without it, they stay as they were written
 }
 
 function load() {

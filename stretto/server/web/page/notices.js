@@ -5,8 +5,8 @@ const $ = (id) => document.getElementById(id);
 // To those who hear the page.
 export const announce = (text) => ($("status").textContent = text);
 
-// To everyone, until something else is told; with a button that takes back what was done, if it can be taken back.
-export function tell(text, undo = null) {
+// To everyone, until there is another notice; with a button that takes back what was done, if it can be taken back.
+export function notify(text, undo = null) {
   $("notice").textContent = text;
   if (undo) $("notice").append(undoButton(undo));
   $("notice").hidden = !text;
@@ -17,6 +17,6 @@ function undoButton(undo) {
   const button = document.createElement("button");
   button.type = "button";
   button.textContent = "Undo";
-  button.addEventListener("click", () => (tell(""), undo()));
+  button.addEventListener("click", () => (notify(""), undo()));
   return button;
 }

@@ -1,5 +1,5 @@
 // Pictures of a question. They are drawn anew before anything else sees them: what is no picture is refused, what a camera
-// wrote beside it (the place, for instance) is gone, and a large one is smaller. The page shows them by object URLs only.
+// wrote into it (the place, for instance) is removed, and a large one is smaller. The page shows them by object URLs only.
 
 import { element } from "./element.js";
 
@@ -13,7 +13,7 @@ const DATA = /^data:(image\/(?:png|jpeg));base64,([A-Za-z0-9+/]+={0,2})$/;
 export const isPictureFile = (file) => /^image\/(?!svg)/.test(file.type);
 export const isPictureData = (data) => typeof data === "string" && DATA.test(data);
 
-// The picture of a file as a data URL. Raises an Error that says what is wrong, to stand behind the name of the file.
+// The picture of a file as a data URL. Raises an Error that says what is wrong, to be shown after the name of the file.
 export async function pictureOf(file) {
   if (file.size > LARGEST_FILE) throw new Error(`it is larger than ${LARGEST_FILE / 1e6} MB`);
   const drawn = await createImageBitmap(file).catch(() => null);

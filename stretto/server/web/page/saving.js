@@ -1,8 +1,8 @@
 // An answer as a page of its own, in a file.
 
-import { said } from "./connection.js";
+import { messageOf } from "./connection.js";
 import { saveFile } from "./history.js";
-import { tell } from "./notices.js";
+import { notify } from "./notices.js";
 import { pageOf } from "./server.js";
 import { shownAnswer } from "./turns.js";
 
@@ -12,6 +12,6 @@ export async function saveAnswer(turn) {
   try {
     saveFile("answer.html", await pageOf(turn.question, whole));
   } catch (error) {
-    tell(said(error));
+    notify(messageOf(error));
   }
 }

@@ -1,6 +1,6 @@
 // The form of a conversation's answers: text, or records that fit a JSON schema.
 
-import { said } from "./connection.js";
+import { messageOf } from "./connection.js";
 import { announce } from "./notices.js";
 import { Refused, checkForm } from "./server.js";
 import { isSchema } from "./turns.js";
@@ -41,8 +41,8 @@ async function read(text) {
 
 // The server names what it was sent, and what a program may give.
 function problemOf(error) {
-  const cause = /cannot be used: (.*?)\.?(?: Give a JSON schema.*)?$/s.exec(said(error))?.[1];
-  return cause ? `This schema cannot be used: ${cause}. ${REMEDY}` : said(error);
+  const cause = /cannot be used: (.*?)\.?(?: Give a JSON schema.*)?$/s.exec(messageOf(error))?.[1];
+  return cause ? `This schema cannot be used: ${cause}. ${REMEDY}` : messageOf(error);
 }
 
 // `current` gives the conversation; `changed` is called once it has another schema, or none.

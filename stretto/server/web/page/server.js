@@ -74,11 +74,11 @@ export async function* ask(request, signal) {
   const response = await call("v1/chat/completions", { method: "POST", body: bytes, signal });
   for await (const { name, data } of events(response)) {
     if (data === "[DONE]") return;
-    const said = JSON.parse(data);
-    if (said.error) throw new Refused(said.error.message, 0);
-    if (name.startsWith("stretto.")) yield said;
+    const event = JSON.parse(data);
+    if (event.error) throw new Refused(event.error.message, 0);
+    if (name.startsWith("stretto.")) yield event;
     else {
-      const delta = said.choices?.[0]?.delta ?? {};
+      const delta = event.choices?.[0]?.delta ?? {};
       const thought = delta.reasoning_content ?? delta.reasoning;
       if (thought) yield { type: "reasoning", text: thought };
       if (delta.content) yield { type: "text", text: delta.content };

@@ -1,4 +1,4 @@
-// The small signs on buttons; each stands beside a word.
+// The small signs on buttons; each is next to a word.
 
 import { shape } from "./element.js";
 

@@ -1,6 +1,6 @@
 // The questions of a conversation as data. A question that was changed, or asked again after others followed, keeps what
 // came of it before: `versions` of a turn are {at, tails}, where each tail is that question with all that followed it, and
-// the one that is shown stands in the conversation itself.
+// the one that is shown is in the conversation itself.
 
 import { isPictureData } from "./pictures.js";
 
@@ -45,7 +45,7 @@ function contentOf(turn) {
   return pictures.length ? [{ type: "text", text: turn.question }, ...pictures] : turn.question;
 }
 
-// What a model is told of a conversation: the questions up to one, and the answer that is shown of each before it.
+// What a model gets of a conversation: the questions up to one, and the answer that is shown of each before it.
 export function messagesBefore(conversation, turn) {
   const messages = [];
   for (const each of conversation.turns) {

@@ -1,4 +1,4 @@
-// What stands in a conversation without a question.
+// What a conversation without a question shows.
 
 import { element } from "./element.js";
 import { examplesFor, isDemonstration } from "./examples.js";

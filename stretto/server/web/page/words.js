@@ -1,4 +1,4 @@
-// What the page calls things. docs/design/README.md says which name of the interface stands behind each.
+// What the page calls things. docs/design/README.md says which name of the interface belongs to each.
 
 const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", fields: "Field by field", document: "Passage by passage", rewrite: "Piece by piece", direct: "One piece", consensus: "Several samples", collaborate: "Several models", cascade: "Small model first", forking: "Split by the model" };
 const STATES = { waiting: "Next in line", silent: "Starting", writing: "Being written", finished: "Done", failed: "Failed", discarded: "Not needed any more" };

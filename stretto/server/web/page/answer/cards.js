@@ -1,21 +1,21 @@
-// The parts of an answer while they are written. Each stands where its paragraph will stand, in the same type and width:
+// The parts of an answer while they are written. Each is where its paragraph will be, in the same type and width:
 // points row by row, in two columns where the page has room for them, sections below each other. The first that is not complete is seen whole and grows, as
-// do those beside and before it: what is read has nothing above it that grows. Of the others the first lines are seen,
-// whole, and behind them an ellipsis on a line of its own. No part takes more room than its text does, so nothing closes at
+// do those next to and before it: what is read has nothing above it that grows. Of the others the first lines are seen,
+// whole, and after them an ellipsis on a line of its own. No part takes more room than its text does, so nothing closes at
 // the end. Below each title grows its bar, on one axis with the others.
 
 import { element } from "../element.js";
 import { headingOf, rendered, soFar } from "../markdown.js";
 import { asSentence, stateOf } from "../words.js";
 import { lane } from "./timeline.js";
-import { behindName } from "./unwritten.js";
+import { afterName } from "./unwritten.js";
 
 const FEWEST_ROWS = 1, MOST_ROWS = 5; // of the text of a part that is not read yet, before its ellipsis
-const AROUND = 56; // pixels of a part beside its text: its title, and the gap to the next
+const AROUND = 56; // pixels of a part in addition to its text: its title, and the gap to the next
 
 export class Cards {
   // `room` is what scrolls: the parts share out what can be seen of it, however it is turned. `others`: they are several
-  // answers, not parts of one. `headed`: they stand under headings, as in the answer, with no numbers.
+  // answers, not parts of one. `headed`: they are under headings, as in the answer, with no numbers.
   constructor(room, { others = false } = {}) {
     Object.assign(this, { room, others, headed: false });
     this.made = new Map();
@@ -35,7 +35,7 @@ export class Cards {
     const chosen = part.chosen ? " chosen" : "";
     card.root.className = `card ${part.state}${chosen}`;
     if (card.shown !== part.text) {
-      const text = behindName(part.title ?? "", part.text) ?? part.text;
+      const text = afterName(part.title ?? "", part.text) ?? part.text;
       card.text.replaceChildren(rendered(part.ended == null ? soFar(text) : text));
       card.shown = part.text;
     }
@@ -45,8 +45,8 @@ export class Cards {
     const counts = `${words.toLocaleString()} ${words === 1 ? "word" : "words"}`;
     const failed = part.error && (part.discarded ? asSentence(part.error) : `Failed: ${part.error}`);
     const when = !this.others && part.first != null && part.ended != null ? `${part.first.toFixed(1)} to ${part.ended.toFixed(1)} s` : "";
-    card.said.textContent = failed || (part.note ?? (when || (words ? counts : stateOf(part.state))));
-    card.said.title = when ? counts : stateOf(part.state);
+    card.state.textContent = failed || (part.note ?? (when || (words ? counts : stateOf(part.state))));
+    card.state.title = when ? counts : stateOf(part.state);
   }
 
   // Down to the row of the first part that is not complete, all text is seen.
@@ -70,12 +70,12 @@ export class Cards {
     const title = this.headed ? element("h4", { dir: "auto", "aria-level": "3" }) : element("h3", { dir: "auto" }, name);
     this.root.classList.toggle("sections", this.headed);
     const text = element("div", { class: "text", tabindex: "0", role: "group", "aria-label": `Text of ${name}` });
-    const said = element("span", { class: "said" });
+    const state = element("span", { class: "state-text" });
     const bar = element("div", { class: "lane-of" });
     const root = element("div", { role: "group", "aria-label": name },
       this.headed ? null : element("span", { class: "number", "aria-hidden": "true" }, String(index + 1)), title, bar, text,
-      element("p", { class: "state" }, said));
-    const card = { root, name, title, bar, text, said, shown: null };
+      element("p", { class: "state" }, state));
+    const card = { root, name, title, bar, text, state, shown: null };
     this.made.set(part.id, card);
     this.root.append(root);
     this.root.hidden = false;
@@ -97,7 +97,7 @@ export class Cards {
     this.least = rows * this.row;
   }
 
-  // Where each part stands, by its id; the parts go.
+  // The place of each part, by its id; the parts are removed.
   leave() {
     this.turned.disconnect();
     const places = new Map([...this.made].map(([id, card]) => [id, card.root.getBoundingClientRect()]));

@@ -1,4 +1,4 @@
-// The places in documents that an answer names: numbers in its text that open the passage beside it.
+// The places in documents that an answer names: numbers in its text that open the passage next to it.
 
 import { element } from "../element.js";
 import { counted } from "../words.js";
@@ -31,7 +31,7 @@ const IN_CHARACTERS = /, chars \d+-\d+$/; // how a place is named in a document 
 const HEADING = /^#{1,6} +(.+?)[ #]*$/gm;
 const SIXTHS = ["at the beginning", "in the first half", "near the middle", "near the middle", "in the second half", "near the end"];
 
-// Where a citation stands, as a person says it: its page, the heading above it, or how far into the document that is.
+// Where a citation is, as a person says it: its page, the heading above it, or how far into the document that is.
 export function placeOf({ label, start }, whole) {
   const name = label.replace(/^\[|\]$/g, "");
   if (!IN_CHARACTERS.test(name)) return name;
@@ -42,11 +42,11 @@ export function placeOf({ label, start }, whole) {
   return `${title}, ${heading ? `under “${short(heading)}”` : SIXTHS[sixth]}`;
 }
 
-const AROUND = 240; // characters before and behind what is cited
+const AROUND = 240; // characters before and after what is cited
 
 const short = (text) => (text.length > 240 ? `${text.slice(0, 239)}…` : text);
 
-// Wherever its label stands in the text, a button with its number stands instead.
+// Wherever its label occurs in the text, a button with its number replaces it.
 function number(body, citation, value, name, open) {
   const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
   const found = [];
@@ -62,7 +62,7 @@ function number(body, citation, value, name, open) {
   }
 }
 
-// The cited part of a document with what stands around it, what was quoted marked.
+// The cited part of a document with the text around it, what was quoted marked.
 function around(whole, citation, passages) {
   const from = Math.max(0, citation.start - AROUND), to = Math.min(whole.length, citation.end + AROUND);
   const quoted = passages

@@ -17,7 +17,7 @@ function paceOfPlan({ branches }) {
   return plan ? (plan.ended - plan.first) / (plan.tokens - 1) : Infinity;
 }
 
-// One piece would write the same parts one after another, behind the wait for its first text. Parts that run together slow
+// One piece would write the same parts one after another, after the wait for its first text. Parts that run together slow
 // each other, so the times that they took say too much. Where it is known how fast the model writes alone, by the measured
 // time of its steps and the router's forecast from it, or of a server by the plan, which it wrote before most of the parts,
 // their tokens at that pace count instead, if that is less.

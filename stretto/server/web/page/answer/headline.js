@@ -1,4 +1,4 @@
-// The headline of an answer: two lines of one height from the first moment to the last, and at the end beside them a
+// The headline of an answer: two lines of one height from the first moment to the last, and at the end next to them a
 // picture of what one piece would have taken. It opens into the timeline, why the answer was written in this way, and what
 // it took.
 
@@ -10,14 +10,14 @@ const LEGEND = [["writing", "being written"], ["silent", "waiting for the first 
 export class Headline {
   constructor() {
     this.lead = element("span", { class: "lead" });
-    this.beside = element("span", { class: "beside" });
+    this.detail = element("span", { class: "detail" });
     this.small = element("span", { class: "small" });
     this.route = element("p", { class: "route" });
     this.known = element("p", { class: "dim" });
     this.picture = element("div");
     this.figures = element("p", { class: "figures" });
     const legend = element("ul", { class: "legend", "aria-label": "What the bars mean" }, ...LEGEND.map(([kind, words]) => element("li", { class: kind }, words)));
-    this.summary = element("summary", {}, element("span", {}, this.lead, this.beside), this.small);
+    this.summary = element("summary", {}, element("span", {}, this.lead, this.detail), this.small);
     this.root = element("details", { class: "pulse" }, this.summary,
       element("div", { class: "inside" }, this.route, this.known, this.picture, legend, this.figures));
     this.drawn = null;
@@ -25,9 +25,9 @@ export class Headline {
   }
 
   // kind: "bad" where something failed. known: how the figure is known.
-  say(lead, beside = "", { kind = "", known = "" } = {}) {
+  say(lead, detail = "", { kind = "", known = "" } = {}) {
     if (this.lead.textContent !== lead) this.lead.textContent = lead;
-    if (this.beside.textContent !== beside) this.beside.textContent = beside;
+    if (this.detail.textContent !== detail) this.detail.textContent = detail;
     this.root.classList.toggle("bad", kind === "bad");
     this.known.textContent = known;
     this.known.hidden = !known;

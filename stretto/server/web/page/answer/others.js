@@ -1,5 +1,5 @@
 // Answers of which one is shown, or out of which one is put together: samples that vote, proposals of several models, the
-// models of a ladder. They stand beside each other while they are written, and behind the answer in a fold.
+// models of a ladder. They are side by side while they are written, and after the answer in a fold.
 
 import { element } from "../element.js";
 import { counted, endOf } from "../words.js";

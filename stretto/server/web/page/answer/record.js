@@ -23,8 +23,8 @@ export function isRecord(text) {
 export function asLines(text) {
   let depth = 0;
   const line = (change) => `\n${"  ".repeat(depth = Math.max(0, depth + change))}`;
-  const lines = text.trim().replace(TOKENS, (all, said, open, empty, shut, comma, colon) => {
-    if (said) return said;
+  const lines = text.trim().replace(TOKENS, (all, string, open, empty, shut, comma, colon) => {
+    if (string) return string;
     if (open) return empty ? open + empty : open + line(1);
     if (shut) return line(-1) + shut;
     return comma ? `,${line(0)}` : colon ? ": " : "";
@@ -38,16 +38,16 @@ export function asLines(text) {
 // What a call wrote of a record, for people: the value of its field, or each field with its name.
 export function fieldsText(text) {
   const value = jsonSoFar(text);
-  if (Array.isArray(value) || Object(value) !== value) return said(value ?? "");
+  if (Array.isArray(value) || Object(value) !== value) return plain(value ?? "");
   const fields = Object.entries(value);
-  return fields.length === 1 ? said(fields[0][1]) : fields.map(([name, each]) => `**${name}**: ${said(each)}`).join("\n");
+  return fields.length === 1 ? plain(fields[0][1]) : fields.map(([name, each]) => `**${name}**: ${plain(each)}`).join("\n");
 }
 
-function said(value) {
+function plain(value) {
   if (typeof value === "string") return value;
-  if (Array.isArray(value)) return value.map((each) => `\n- ${said(each)}`).join("");
+  if (Array.isArray(value)) return value.map((each) => `\n- ${plain(each)}`).join("");
   if (Object(value) !== value) return JSON.stringify(value);
-  return Object.entries(value).map(([name, each]) => `${name}: ${said(each)}`).join(", ");
+  return Object.entries(value).map(([name, each]) => `${name}: ${plain(each)}`).join(", ");
 }
 
 // The JSON of a record that ended too early: what is there of each field. Empty where nothing is.
@@ -84,7 +84,7 @@ function namesOf(schema) {
   return Object(found?.properties) === found?.properties ? Object.keys(found.properties) : null;
 }
 
-// The value of JSON as far as it is there, also behind words; undefined where none begins.
+// The value of JSON as far as it is there, also after words; undefined where none begins.
 function jsonSoFar(text) {
   const from = text.search(/[{[]/);
   if (from < 0) return undefined;

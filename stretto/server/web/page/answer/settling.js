@@ -1,4 +1,4 @@
-// Parts become the paragraphs of the answer: they stand there already, and unfold.
+// Parts become the paragraphs of the answer: they are in place already, and unfold.
 
 import { element } from "../element.js";
 import { headingOf } from "../markdown.js";
@@ -26,14 +26,14 @@ export function paragraphsOf(body, parts) {
   return found;
 }
 
-// The heading of the answer that stands above each part, by the part's id.
+// The heading of the answer above each part, by the part's id.
 export function headingsOf(body, parts) {
   const headings = [...body.querySelectorAll(":scope > h4")];
   const found = new Map();
   let from = 0;
   for (const part of parts) {
-    const said = headingOf(part.title).map((each) => each.textContent).join("");
-    const at = headings.findIndex((heading, place) => place >= from && heading.textContent === said);
+    const title = headingOf(part.title).map((each) => each.textContent).join("");
+    const at = headings.findIndex((heading, place) => place >= from && heading.textContent === title);
     if (at < 0) continue;
     found.set(part.id, headings[at]);
     from = at + 1;
@@ -41,7 +41,7 @@ export function headingsOf(body, parts) {
   return found;
 }
 
-// Parts stand where they were written: the items of a list, or each with what follows it. Returns what stands there.
+// Parts stay where they were written: the items of a list, or each with what follows it. Returns what is there.
 export function inColumns(found, parts) {
   const blocks = [...found.values()];
   if (blocks.length < 2) return found;
@@ -75,8 +75,8 @@ export function keepBars(found, parts, now) {
   }
 }
 
-// Lists whose every item begins with a title: number and title stand above its text, as they do while it is written. The
-// colon between them is heard, not seen.
+// Lists whose every item begins with a title: number and title are above its text, as they do while it is written. The
+// colon between them is for screen readers only.
 export function asPoints(body) {
   for (const list of body.querySelectorAll(":scope > ol")) {
     const titles = [...list.children].map(titleOf);
@@ -95,19 +95,19 @@ const COLON = /^\s*[:：]\s*/;
 function titleOf(item) {
   const first = item.firstElementChild?.tagName === "P" ? item.firstElementChild.firstElementChild : item.firstElementChild;
   if (first?.tagName !== "STRONG" || first.previousSibling?.textContent.trim()) return null;
-  const behind = first.nextSibling;
-  const ends = !behind || behind.nodeType !== Node.TEXT_NODE || !behind.data.trim() || /[:：]\s*$/.test(first.textContent);
-  return ends || COLON.test(behind.data) ? first : null;
+  const following = first.nextSibling;
+  const ends = !following || following.nodeType !== Node.TEXT_NODE || !following.data.trim() || /[:：]\s*$/.test(first.textContent);
+  return ends || COLON.test(following.data) ? first : null;
 }
 
-function hideColon(behind) {
-  const colon = behind?.nodeType === Node.TEXT_NODE && behind.data.match(COLON);
+function hideColon(following) {
+  const colon = following?.nodeType === Node.TEXT_NODE && following.data.match(COLON);
   if (!colon) return;
-  behind.splitText(colon[0].length);
-  const heard = document.createElement("span");
-  heard.className = "hidden";
-  heard.textContent = colon[0];
-  behind.replaceWith(heard);
+  following.splitText(colon[0].length);
+  const hidden = document.createElement("span");
+  hidden.className = "hidden";
+  hidden.textContent = colon[0];
+  following.replaceWith(hidden);
 }
 
 // From the place and height of each part to those of its paragraph.

@@ -4,7 +4,7 @@ import { shape } from "../element.js";
 import { seconds } from "../words.js";
 
 const WIDEST = 980, NARROWEST = 240, FIGURES = 56, TOP = 22;
-const NARROW = 560; // pixels, below which a name stands above its bar
+const NARROW = 560; // pixels, below which a name is above its bar
 const LETTER = 7; // about the width of one
 const MOST_ROWS = 60;
 const LANE = { width: 240, height: 4 };
@@ -82,7 +82,7 @@ export function overview(rows, now, axis = axisEnd(now)) {
     ]));
 }
 
-// The time of an answer above the one that is estimated for one piece. The words beside it say the same.
+// The time of an answer above the one that is estimated for one piece. The words next to it say the same.
 export function both(own, onePiece) {
   const { width, height, names, figures, row } = BOTH;
   const longest = width - names - figures - 1;

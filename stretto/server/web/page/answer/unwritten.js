@@ -4,11 +4,11 @@ const LEAD = /^[^\p{L}\p{N}]*(?:\p{Nd}{1,3}[.):])?[^\p{L}\p{N}]*/u; // a number 
 const MARK = /^\s*(?:#{1,6}|[-*+•]|\p{Nd}{1,4}[.):\]])(?:\s+|$)/u; // of a list or a heading
 const HEADED = /^## /m; // a section, as answers head them
 const NUMBERED = /^(\d{1,3})\. \*\*/gm; // a point, as answers number them
-const BEHIND_NAME = /^[*_"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*/u;
+const AFTER_NAME = /^[*_"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*/u;
 const LETTER = /[\p{L}\p{N}]/gu;
 
 // Titles, labels, indents and notes depend on the form of the answer, so only the letters of a part are looked for,
-// each part behind the one before it. The first that is not there may have begun: it is written to its end.
+// each part after the one before it. The first that is not there may have begun: it is written to its end.
 export function withUnwritten(text, parts) {
   if (!parts.length) return text; // which may be long
   const { letters, places } = lettersOf(text);
@@ -17,7 +17,7 @@ export function withUnwritten(text, parts) {
   let read = 0;
   const headed = HEADED.test(text);
   for (const { title, text: part } of parts) {
-    const own = lettersOf(part, behindLabel(title ?? "", part));
+    const own = lettersOf(part, afterLabel(title ?? "", part));
     const at = letters.indexOf(own.letters, read);
     const begun = at < 0 && !later.length ? begunIn(text, own.letters, letters, places, read) : 0;
     if (at >= 0) {
@@ -48,7 +48,7 @@ function begunIn(text, own, letters, places, read) {
   return 0;
 }
 
-// Whether a text ends in the mark or name of a part, behind which nothing of the part is there yet.
+// Whether a text ends in the mark or name of a part, after which nothing of the part is there yet.
 function endsInLabel(text, title, since) {
   const start = text.trimEnd().lastIndexOf("\n") + 1;
   const line = text.slice(start).trim();
@@ -56,16 +56,16 @@ function endsInLabel(text, title, since) {
   return start >= since && Boolean(line) && (!name || name === bare(title));
 }
 
-// The text of a part behind its number and title, where a model wrote these, too; null where it did not.
-export function behindName(title, part) {
+// The text of a part after its number and title, where a model wrote these, too; null where it did not.
+export function afterName(title, part) {
   const name = part.replace(MARK, "").trimStart().replace(/^[*_"“„«']{0,3}/, "");
-  const behind = title && name.startsWith(title) && name.slice(title.length).match(BEHIND_NAME);
-  return behind ? name.slice(title.length + behind[0].length) : null;
+  const separator = title && name.startsWith(title) && name.slice(title.length).match(AFTER_NAME);
+  return separator ? name.slice(title.length + separator[0].length) : null;
 }
 
-const withoutLabel = (title, part) => behindName(title, part) ?? part.replace(MARK, "").trimStart();
+const withoutLabel = (title, part) => afterName(title, part) ?? part.replace(MARK, "").trimStart();
 
-// A part behind its mark or name, where the name may be the part's own first word.
+// A part after its mark or name, where the name may be the part's own first word.
 function joined(text, title, part) {
   if (title && text.endsWith(title) && part.startsWith(title)) return text + part.slice(title.length);
   return text + (/[\s：]$/.test(text) ? "" : " ") + part;
@@ -73,14 +73,14 @@ function joined(text, title, part) {
 
 const bare = (name) => name.replace(/^[\s*_]+|[\s*_:：]+$/g, "");
 
-// Where a part begins behind its own number and title.
-function behindLabel(title, part) {
+// Where a part begins after its own number and title.
+function afterLabel(title, part) {
   let start = LEAD.exec(part)[0].length;
   if (part.startsWith(title, start)) start += title.length;
   return lettersOf(part, start).letters ? start : 0;
 }
 
-// Letters and digits, and where each stands, in units of UTF-16.
+// Letters and digits, and where each is, in units of UTF-16.
 function lettersOf(text, start = 0) {
   const places = [];
   for (const { 0: letter, index } of text.slice(start).matchAll(LETTER)) {

@@ -19,14 +19,14 @@ import { withUnwritten } from "./unwritten.js";
 
 const FRAME_MS = 120; // between two drawings while text arrives
 const REST = 3; // times as long as a drawing took, until the next: a long answer leaves the page time for its reader
-const SAYING_MS = 2_000; // between two words on how many parts there are
+const ANNOUNCING_MS = 2_000; // between two words on how many parts there are
 
 export class AnswerView {
-  // `room` is what scrolls; `raced`: another answer stands beside it. `announce` is told what a person who does not see the page should hear; it is not told the text.
+  // `room` is what scrolls; `raced`: another answer is next to it. `announce` receives what a screen reader should say, which is not the text.
   constructor(title, { room, documents = [], raced = false, announce = () => {} }) {
     Object.assign(this, { room, documents, raced, announce });
     this.text = this.thoughts = this.before = ""; // `before`: what was written before the first part
-    this.answer = this.route = this.routeTold = this.outcome = null;
+    this.answer = this.route = this.reportedRoute = this.outcome = null;
     this.schema = null; // of a record
     this.loading = "";
     this.waiting = "";
@@ -39,7 +39,7 @@ export class AnswerView {
     this.cards = new Cards(room);
     this.others = new Cards(room, { others: true });
     this.body = element("div", { class: "text" });
-    this.lead = leafOf("lead-in"); // what stands before the parts
+    this.lead = leafOf("lead-in"); // the text before the parts
     this.tail = leafOf("lead-out"); // the closing of a plan, which is there before its sections
     this.leaf = element("div", { class: "leaf" }, this.body);
     this.thinking = element("details", { class: "folded", hidden: true }, element("summary", {}, "Reasoning"), element("div", { class: "thought dim" }));
@@ -48,7 +48,7 @@ export class AnswerView {
     this.root = element("section", { class: "answer", "aria-label": title, "aria-busy": "true" },
       this.headline.root, this.strip.root, this.thinking, this.others.root, this.lead, this.cards.root, this.tail, this.leaf, this.notes, this.actions);
     this.dirty = new Set();
-    this.drawnAt = this.restMs = this.saidAt = this.saidParts = 0;
+    this.drawnAt = this.restMs = this.announcedAt = this.announcedParts = 0;
     this.headline.say("Connecting", "");
     this.timer = setInterval(() => this.draw(), FRAME_MS);
   }
@@ -71,7 +71,7 @@ export class AnswerView {
     const event = eventOf(raw);
     switch (event.type) {
       case "route_chosen":
-        this.routeTold = raw.route;
+        this.reportedRoute = raw.route;
         this.showRoute(event.route);
         this.announce(`The answer is written: ${nameOf(event.route.way)}.`);
         break;
@@ -95,11 +95,11 @@ export class AnswerView {
       }
       case "branch_finished":
       case "branch_failed": {
-        const told = event.branch;
-        const branch = this.branch(told.id, told.kind, told.title);
-        Object.assign(branch, { ended: this.seconds, received: told.text, text: readOf(told, told.text), error: told.error, failed: told.failed, discarded: told.discarded, model: told.model, state: endOf(told) });
-        this.dirty.add(told.id);
-        if (told.failed) this.announce(`${told.title || told.id} failed.`);
+        const written = event.branch;
+        const branch = this.branch(written.id, written.kind, written.title);
+        Object.assign(branch, { ended: this.seconds, received: written.text, text: readOf(written, written.text), error: written.error, failed: written.failed, discarded: written.discarded, model: written.model, state: endOf(written) });
+        this.dirty.add(written.id);
+        if (written.failed) this.announce(`${written.title || written.id} failed.`);
         break;
       }
       case "vote_counted":
@@ -180,14 +180,14 @@ export class AnswerView {
     return [...this.branches.values()].filter((branch) => isOther(branch, this.route?.way));
   }
 
-  // While it is written: its points, several answers beside each other until one is begun, or the text.
+  // While it is written: its points, several answers side by side until one is begun, or the text.
   draw() {
     const began = performance.now();
     if (began - this.drawnAt < this.restMs) return;
     const parts = this.parts;
-    if (parts.length > 1 && parts.length !== this.saidParts && began - this.saidAt > SAYING_MS) {
+    if (parts.length > 1 && parts.length !== this.announcedParts && began - this.announcedAt > ANNOUNCING_MS) {
       this.announce(`${counted(parts.length, "part")} so far.`);
-      [this.saidAt, this.saidParts] = [began, parts.length];
+      [this.announcedAt, this.announcedParts] = [began, parts.length];
     }
     if (this.dirty.has("strip")) this.strip.draw();
     if (this.dirty.has("reasoning")) this.showThoughts();
@@ -252,7 +252,7 @@ export class AnswerView {
     return [written === 1 ? `Writing 1 ${noun}` : `Writing ${counted(written, noun)} at once`, now];
   }
 
-  // What stands above and below the parts, where it will stay.
+  // What is above and below the parts, where it will stay.
   showAround() {
     this.body.replaceChildren();
     fill(this.lead, soFar(this.leading));
@@ -271,7 +271,7 @@ export class AnswerView {
     return withoutMarks(this.branches.get("closing")?.text ?? "");
   }
 
-  // Behind the answer: what else was written.
+  // After the answer: what else was written.
   foldOthers(others, agreement = null) {
     this.others.leave();
     const fold = folded(others, this.text, agreement, this.room);
@@ -336,8 +336,8 @@ export class AnswerView {
     this.text = this.whatIsThere();
     this.settle(this.parts, this.seconds);
     this.stopped = stopped;
-    const [lead, beside = ""] = stopped.split(/(?<=^Stopped) /);
-    this.headline.say(lead, beside.replace(/\.$/, ""), { kind: problem ? "bad" : "" });
+    const [lead, detail = ""] = stopped.split(/(?<=^Stopped) /);
+    this.headline.say(lead, detail.replace(/\.$/, ""), { kind: problem ? "bad" : "" });
     if (!problem) return;
     this.headline.root.hidden = !this.text; // one sentence says it all
     const kept = this.text ? "What was written stays." : "Nothing was written.";
@@ -378,7 +378,7 @@ export class AnswerView {
     if (warnings.length) this.notes.append(element("ul", { class: "warnings" }, ...warnings.map((warning) => element("li", {}, warning))));
   }
 
-  // The text so far, and behind it what is not in it yet of the parts; of several answers the longest.
+  // The text so far, and after it what is not in it yet of the parts; of several answers the longest.
   whatIsThere() {
     const record = this.schema ? recordSoFar([...this.branches.values()], this.text, this.schema) : "";
     if (record) return record;
@@ -389,7 +389,7 @@ export class AnswerView {
 
   // What belongs into the history.
   record() {
-    return this.answer ?? { text: this.whatIsThere(), route: this.routeTold, branches: [], stopped: this.stopped ?? "" };
+    return this.answer ?? { text: this.whatIsThere(), route: this.reportedRoute, branches: [], stopped: this.stopped ?? "" };
   }
 }
 
