@@ -41,15 +41,15 @@ async def check(
     own = backend.capabilities.prompt_family
     known = {template.family for template in prompts} & {"general", "small"}
     families = tuple(dict.fromkeys((own, *sorted(known))))
-    asked = list(questions(prompts, families))[: MOST_CALLS - STREAMS - 1 - len(ADVICE)]
-    run = _Run(backend, len(asked), progress)
+    every = list(questions(prompts, families))[: MOST_CALLS - STREAMS - 1 - len(ADVICE)]
+    run = _Run(backend, len(every), progress)
     with anyio.move_on_after(most_s):
-        await run.ask(asked[0])  # loads a model, and raises the backend's errors
+        await run.ask(every[0])  # loads a model, and raises the backend's errors
         speeds = await _speeds(backend)
         run.speeds.update(speeds)
         limit = anyio.CapacityLimiter(max(1, min(_TOGETHER, backend.capabilities.concurrent_calls)))
         async with anyio.create_task_group() as tasks:
-            for question in asked[1:]:
+            for question in every[1:]:
                 tasks.start_soon(run.ask_within, question, limit)
         async with anyio.create_task_group() as tasks:
             for advice in ADVICE:
@@ -76,7 +76,7 @@ class _Run:
             question.messages,
             response_schema=question.schema if able.json_schema else None,
         )
-        text, _, _ = await _heard(self.backend, prompt, question.most)
+        text, _, _ = await _received(self.backend, prompt, question.most)
         self._note(question, question.judge(text), text)
 
     async def ask_within(self, question: Question, limit: anyio.CapacityLimiter) -> None:
@@ -90,7 +90,7 @@ class _Run:
         """Ask for a direct answer, only for its length."""
         async with limit:
             try:
-                _, tokens, _ = await _heard(
+                _, tokens, _ = await _received(
                     self.backend, ModelRequest((Message(role="user", content=question),)), LONGEST_STRAIGHT
                 )
             except StrettoError:  # the questions report errors
@@ -134,7 +134,7 @@ def _abilities(results: Iterable[tuple[Question, bool, str]]) -> Iterable[tuple[
             yield name, Ability(right=right_ones, total=len(found), needed=needed, example=example)
 
 
-async def _heard(backend: Backend, prompt: ModelRequest, most: int) -> tuple[str, int, float]:
+async def _received(backend: Backend, prompt: ModelRequest, most: int) -> tuple[str, int, float]:
     """Return the answer, its tokens, and the seconds from its first text to its end."""
     text, usage, first = "", Usage(), None
     async with backend.stream(prompt, GenerationOptions(max_tokens=most, temperature=0.0)) as chunks:
@@ -154,7 +154,7 @@ async def _speeds(backend: Backend) -> Mapping[int, float]:
 
         async def probe(rates: list[float] = rates) -> None:
             try:
-                _, tokens, taken_s = await _heard(backend, ModelRequest(_PROBE), PROBE_TOKENS)
+                _, tokens, taken_s = await _received(backend, ModelRequest(_PROBE), PROBE_TOKENS)
             except StrettoError:  # the questions report errors
                 return
             if tokens > 1 and taken_s > 0:

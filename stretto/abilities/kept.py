@@ -85,13 +85,13 @@ class Abilities(BaseModel):
             ability = self.held.get(name)
             if ability is not None and not ability.held:
                 return (
-                    f"the model does not hold {SAID[name]} ({ability.right} of {ability.total} in the check of "
+                    f"the model does not hold {DESCRIPTIONS[name]} ({ability.right} of {ability.total} in the check of "
                     f"{self.checked}; `stretto check` measures it again)"
                 )
         return None
 
 
-SAID: Mapping[str, str] = {
+DESCRIPTIONS: Mapping[str, str] = {
     "plan": "the plan of an answer",
     "item": "one entry of a list",
     "label": "labels out of a list",
@@ -99,7 +99,7 @@ SAID: Mapping[str, str] = {
     "schema": "a JSON schema",
     "length": "a length",
     "language": "the language of the question",
-    "nothing": "saying that a text does not tell it",
+    "nothing": "saying that a text has no answer",
 }
 """Abilities by name, as worded in sentences."""
 

@@ -57,7 +57,7 @@ _FACTS = (
     ("Who repaired the roof?", "Anna Berg"),
     ("How often does a boat leave?", "every second hour"),
 )
-_UNTOLD = ("What does the soup cost?", "How old is the merchant?", "What is the name of the island?")
+_UNANSWERABLE = ("What does the soup cost?", "How old is the merchant?", "What is the name of the island?")
 _ANIMALS = ("dog", "spider")
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -93,20 +93,20 @@ def questions(prompts: Catalogue, families: tuple[str, ...]) -> Iterator[Questio
         for family in families:
             yield Question("item", _entry(prompts, family, task, country), is_entry(capital), family, most=24)
     for question, fact in _FACTS:
-        asked = f"{PASSAGE}\n\nCopy the one sentence that answers this question, letter by letter: {question}"
-        yield Question("record", _plain(asked), is_quotation(PASSAGE, fact), most=60)
-    for question in _UNTOLD:
-        asked = f"{PASSAGE}\n\n{question}\nAnswer from the text above. If it does not say it, write only: NONE"
-        yield Question("nothing", _plain(asked), says_nothing, most=30)
+        prompt = f"{PASSAGE}\n\nCopy the one sentence that answers this question, letter by letter: {question}"
+        yield Question("record", _plain(prompt), is_quotation(PASSAGE, fact), most=60)
+    for question in _UNANSWERABLE:
+        prompt = f"{PASSAGE}\n\n{question}\nAnswer from the text above. If it does not say it, write only: NONE"
+        yield Question("nothing", _plain(prompt), says_nothing, most=30)
     for animal in _ANIMALS:
-        asked = f'How many legs has a {animal}? Write one JSON object: {{"name": the animal, "legs": a whole number}}'
+        prompt = f'How many legs has a {animal}? Write one JSON object: {{"name": the animal, "legs": a whole number}}'
         judge = has_fields({"name": str, "legs": int})
-        yield Question("schema", _plain(asked), judge, most=60, schema=_SCHEMA)
+        yield Question("schema", _plain(prompt), judge, most=60, schema=_SCHEMA)
     for thing in ("a river", "a library"):
-        asked = f"Describe {thing} in about 40 words."
-        yield Question("length", _plain(asked), has_length(20, 70), most=150)
-    for language, asked in (("de", "Warum ist der Himmel blau?"), ("es", "¿Por qué es azul el cielo?")):
-        yield Question("language", _plain(asked), in_language(language), most=50)
+        prompt = f"Describe {thing} in about 40 words."
+        yield Question("length", _plain(prompt), has_length(20, 70), most=150)
+    for language, prompt in (("de", "Warum ist der Himmel blau?"), ("es", "¿Por qué es azul el cielo?")):
+        yield Question("language", _plain(prompt), in_language(language), most=50)
 
 
 def _filled(prompts: Catalogue, name: str, family: str, **values: str) -> tuple[Message, ...]:
@@ -164,8 +164,8 @@ def is_quotation(passage: str, fact: str) -> Judge:
     """Judge whether the answer is a verbatim quotation from the passage that contains the fact."""
 
     def judge(answer: str) -> bool:
-        said = answer.strip().strip("\"'“”").strip()
-        return fact in said and said in passage and len(said) < len(passage) // 2
+        quotation = answer.strip().strip("\"'“”").strip()
+        return fact in quotation and quotation in passage and len(quotation) < len(passage) // 2
 
     return judge
 
@@ -201,12 +201,12 @@ def in_language(language: str) -> Judge:
     """Judge whether the answer has more function words of this language than of any other."""
 
     def judge(answer: str) -> bool:
-        said = words(answer)
-        counts = {name: _count(said, known) for name, known in FUNCTION_WORDS.items()}
+        spoken = words(answer)
+        counts = {name: _count(spoken, known) for name, known in FUNCTION_WORDS.items()}
         return counts[language] > 0 and counts[language] == max(counts.values())
 
     return judge
 
 
-def _count(said: Collection[str], known: Collection[str]) -> int:
-    return sum(word in known for word in said)
+def _count(spoken: Collection[str], known: Collection[str]) -> int:
+    return sum(word in known for word in spoken)

@@ -91,11 +91,11 @@ def key_in(variable: str | None, environ: Mapping[str, str] = os.environ) -> str
 
 def question_of(words: Sequence[str] | None) -> str:
     """Return the question from the arguments, followed by piped text. Raises `InvalidRequestError`."""
-    asked = " ".join(words or ()).strip()
+    question = " ".join(words or ()).strip()
     piped = _piped()
-    if not asked and not piped.strip():
+    if not question and not piped.strip():
         raise InvalidRequestError('There is no question. Ask like this: stretto ask "How do I look after a bicycle?"')
-    return "\n\n".join(part for part in (asked, piped.strip("\n")) if part.strip())
+    return "\n\n".join(part for part in (question, piped.strip("\n")) if part.strip())
 
 
 def _piped() -> str:
@@ -112,9 +112,9 @@ def _piped() -> str:
     from stretto.documents.encoding import decoded  # noqa: PLC0415 - keeps `stretto --help` light
 
     try:
-        text, said = decoded(stream.buffer.read())
+        text, remarks = decoded(stream.buffer.read())
     except DocumentError as error:
         raise InvalidRequestError(f"The text on standard input was not read: {error}.") from None
-    for sentence in said:
+    for sentence in remarks:
         typer.echo(f"Of standard input, {sentence}", err=True)
     return text

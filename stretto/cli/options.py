@@ -155,7 +155,7 @@ Roles = Annotated[
         "--role",
         metavar="ROLE=PROVIDER:MODEL",
         help="A further model by its role: small (a quicker one, for 'fastest' and cascade), local (in this process, "
-        "for 'fastest'), or a name that a strategy is told. May be repeated.",
+        "for 'fastest'), or a name that you give to a strategy. May be repeated.",
         parser=_role,
     ),
 ]
@@ -273,7 +273,7 @@ Adapter = Annotated[
     typer.Option(
         "--adapter",
         metavar="NAME",
-        help="An adapter beside a local model. STRETTO_ADAPTERS says where it is: NAME=FOLDER.",
+        help="An adapter of a local model. STRETTO_ADAPTERS says where it is: NAME=FOLDER.",
     ),
 ]
 ChatTemplateKwargs = Annotated[

@@ -102,8 +102,8 @@ class Program(TyperGroup):
 
 def _sentence(error: Any, words: Sequence[str]) -> str:
     """Describe the error and the remedy, without API keys."""
-    said = error.format_message().strip().rstrip(".")
-    if invalid := _INVALID.match(said):
+    message = error.format_message().strip().rstrip(".")
+    if invalid := _INVALID.match(message):
         parameter = getattr(error, "param", None)
         names = list(parameter.opts) if parameter is not None else []
         what = next((_HIDDEN.get(name, name) for name in names if name.startswith("--")), invalid["what"].strip("'"))
@@ -112,12 +112,12 @@ def _sentence(error: Any, words: Sequence[str]) -> str:
         if reason.startswith(f"{given!r} is"):
             reason = f"it{reason.removeprefix(repr(given))}"
         value = "" if given is None else f" {shlex.quote(given)}"
-        said = f"{what}{value} cannot be used: {reason[:1].lower()}{reason[1:]}"
+        message = f"{what}{value} cannot be used: {reason[:1].lower()}{reason[1:]}"
     command = error.ctx.command_path if error.ctx is not None else " ".join(("stretto", *words[:1]))
     for word in words:
         for value in (word, word.partition("=")[2]):
-            said = said.replace(value, safe_repr(value)) if looks_like_key(value) else said
-    return f"{said}{'' if said.endswith('?') else '.'} See {command} --help."
+            message = message.replace(value, safe_repr(value)) if looks_like_key(value) else message
+    return f"{message}{'' if message.endswith('?') else '.'} See {command} --help."
 
 
 def _given(error: Any, words: Sequence[str]) -> str | None:

@@ -58,10 +58,10 @@ class Driven:
         return self.views[-1]
 
     @property
-    def said(self):
-        """All that stands in the conversation."""
+    def whole_text(self):
+        """All text of the conversation."""
         return "\n".join(
-            part.said if isinstance(part, Words) else part.text
+            part.plain_text if isinstance(part, Words) else part.text
             for part in self.app.talk.query("Words, Written")
             if isinstance(part, Words | Written)
         )

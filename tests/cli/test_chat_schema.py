@@ -92,7 +92,7 @@ async def test_fields_are_seen_while_they_are_written_and_become_one_record(town
         food=Reply(json.dumps({"food": TEXTS["food"]}), hold=let_go),
     )
     async with chatting(opening(script), strategy="fields", schema=town, chat=folder.begin(), size=(120, 40)) as chat:
-        assert f"schema: {town}" in chat.said
+        assert f"schema: {town}" in chat.whole_text
         await chat.send("Describe Vell.")
         await chat.until(lambda: states(chat) == {"First fields": "finished", "sights": "finished", "food": "silent"})
         await chat.tick()
@@ -103,10 +103,10 @@ async def test_fields_are_seen_while_they_are_written_and_become_one_record(town
         assert json.loads(chat.view.text) == VELL
         assert '"food": "Fish, and_more_of it."' in chat.screen
         assert "It was a *port*." in chat.screen
-        assert "Field by field: You chose it." in chat.said
+        assert "Field by field: You chose it." in chat.whole_text
     opened = []
     async with chatting(opening(fields(), opened=opened), strategy="fields", chat=folder.find(None)) as chat:
-        assert f"schema: {town}" in chat.said
+        assert f"schema: {town}" in chat.whole_text
         assert '"food": "Fish, and_more_of it."' in chat.screen
         await chat.ask("And once more?")
         assert json.loads(chat.view.text) == VELL
@@ -120,7 +120,7 @@ async def test_fields_are_seen_while_they_are_written_and_become_one_record(town
         await chat.ask("/retry")
     town.unlink()
     async with chatting(opening({"": "Fine."}), chat=folder.find(None)) as chat:
-        assert "The schema of this chat is not used any more: /schema" in chat.said
+        assert "The schema of this chat is not used any more: /schema" in chat.whole_text
         assert chat.state.schema is None
 
 
@@ -175,7 +175,7 @@ async def test_a_schema_that_fields_do_not_take_is_answered_straight_with_the_re
             await chat.ask(f"/strategy {strategy}")
             await chat.ask("Write a note.")
             assert json.loads(chat.view.text) == {"note": "Fine."}
-            assert reason in chat.view.said
+            assert reason in chat.view.notes_text
 
 
 @pytest.mark.anyio
@@ -189,7 +189,7 @@ async def test_fields_that_cannot_be_written_give_way_to_one_piece(town):
         let_go.set()
         await chat.done()
         assert chat.view.text == '{"name": "Vell"}'
-        assert "Answered in one piece instead of field by field" in chat.said
+        assert "Answered in one piece instead of field by field" in chat.whole_text
 
 
 @pytest.mark.anyio

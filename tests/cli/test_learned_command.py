@@ -40,7 +40,7 @@ def test_everything_that_was_learned_is_printed(stretto, kept):
         "router: a correction of -0.50, learned from 30 questions",
         f"{SMALL}\n  checked on 2026-11-24: not held: labels out of a list\n",
         "own:other\n  checked on 2026-11-24: all held; the prompts have changed since, so it is not used\n",
-        f"{SMALL} before own:large\n  {SMALL}: its answer stands from a mean log-probability of -0.3 on\n",
+        f"{SMALL} before own:large\n  {SMALL}: its answer is accepted from a mean log-probability of -0.3 on\n",
     ):
         assert words in shown.stdout
     listed = json.loads(stretto("learned", "--json").stdout)

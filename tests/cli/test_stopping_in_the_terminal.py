@@ -72,7 +72,7 @@ async def test_a_key_stops_the_answer_and_leaves_the_chat_open(key):
             await chat.pilot.press(key)
             await chat.done()
             assert chat.app.is_running
-            assert "Stopped after" in chat.said
+            assert "Stopped after" in chat.whole_text
             await server.wait_until(lambda server: server.active_streams == 0)
             await chat.ask("more?")
             assert chat.view.text == "Fine."

@@ -25,8 +25,8 @@ async def test_the_chat_counts_the_changes_and_shows_alike_ones_once():
         await chat.ask(RENAME)
         assert chat.view.text == TEXT.replace("letter", "mail")
         places = TEXT.count("letter")
-        assert f"Changed in {places} places:" in chat.view.said
-        assert f"letter → mail ({places} times)" in chat.view.said
+        assert f"Changed in {places} places:" in chat.view.notes_text
+        assert f"letter → mail ({places} times)" in chat.view.notes_text
 
 
 def test_a_change_has_its_line_where_the_details_are_wanted():

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.anyio
 
 async def test_it_opens_with_the_model_and_with_what_can_be_asked():
     async with chatting(opening({"": "Fine."})) as chat:
-        assert f"{chat.state.name} answers." in chat.said
-        assert all(question in chat.said for question in OF_ANY)
-        assert f"/compare {OF_ANY[0]}" in chat.said
+        assert f"{chat.state.name} answers." in chat.whole_text
+        assert all(question in chat.whole_text for question in OF_ANY)
+        assert f"/compare {OF_ANY[0]}" in chat.whole_text
 
 
 def test_both_chats_offer_the_same_questions():
@@ -61,26 +61,26 @@ async def test_points_settle_into_one_text():
         text = chat.view.text
         assert text.index("Tea") < text.index("Milk") < text.index("Sugar") < text.index("Lemon")
         assert text.count("Hot words.") == 4
-        assert "In parallel: You chose it." in chat.said
-        assert "5 calls" in chat.said
+        assert "In parallel: You chose it." in chat.whole_text
+        assert "5 calls" in chat.whole_text
         assert "1 Tea: Hot words." in chat.screen
 
 
 @pytest.mark.thorough
 async def test_the_embedded_model_answers_in_points():
     async with chatting(AsyncStretto, model="local:pocket", strategy="skeleton", size=(120, 40)) as chat:
-        assert "demonstration model" in chat.said
+        assert "demonstration model" in chat.whole_text
         await chat.ask("How do I look after a bicycle?")  # its cards may be gone before anyone looks
         assert len(chat.state.turns[0].text) > 200
         assert chat.view.text == chat.state.turns[0].text
-        assert "In parallel · " in chat.said
+        assert "In parallel · " in chat.whole_text
 
 
 async def test_the_route_and_its_reason_are_shown():
     async with chatting(opening({"": "Fine."})) as chat:
         await chat.ask("How are you?")
         answer = chat.app.answering.last
-        assert f"One piece: {answer.route.reason}" in chat.said
+        assert f"One piece: {answer.route.reason}" in chat.whole_text
 
 
 async def test_samples_stand_side_by_side_and_fold_into_one_line():
@@ -94,7 +94,7 @@ async def test_samples_stand_side_by_side_and_fold_into_one_line():
         await chat.done()
         assert not chat.app.query("Card")
         assert chat.view.text == "It is 42."
-        assert re.search(r"5 samples, \d agree: 42 \(\d\), 41 \(1\)", chat.said)
+        assert re.search(r"5 samples, \d agree: 42 \(\d\), 41 \(1\)", chat.whole_text)
 
 
 def test_both_chats_take_the_same_for_parts_of_an_answer():
@@ -157,7 +157,7 @@ async def test_a_failed_answer_is_an_error_and_the_chat_goes_on():
     async with ScriptedServer("Fine.") as server, over(server, strategy="direct") as chat:
         server.script(Fault("status", status=401))
         await chat.ask("Why?")
-        assert "error: " in chat.said
+        assert "error: " in chat.whole_text
         await chat.ask("/retry")
         assert chat.view.text == "Fine."
         assert len(chat.views) == 1
@@ -179,7 +179,7 @@ async def test_a_failed_point_is_marked_in_its_card():
         assert "It [bold]fell[/] [31mover." in chat.screen
         let_go.set()
         await chat.done()
-        assert "warning: " in chat.said
+        assert "warning: " in chat.whole_text
 
 
 async def test_enter_sends_and_other_keys_begin_a_line():
@@ -216,7 +216,7 @@ async def test_the_last_question_can_be_edited():
         await chat.ask("/edit")
         await chat.ask("What is tea?")
         assert [turn.question for turn in chat.state.turns] == ["First?", "What is tea?"]
-        assert "coffee?" not in chat.said
+        assert "coffee?" not in chat.whole_text
         assert [message.content for message in opened[0].calls[-1][0].messages][0::2] == ["First?", "What is tea?"]
         saved = ChatFolder().find(None).read()
         assert [turn.question for turn in saved.conversation] == ["First?", "What is tea?"]
@@ -229,9 +229,9 @@ async def test_a_chat_is_gone_on_with():
         await chat.ask("What is tea?")
     opened = []
     async with chatting(opening({"": "White."}, opened=opened), strategy="direct", chat=folder.find(None)) as chat:
-        assert "> What is tea?" in chat.said
-        assert "Leaves." in chat.said
-        assert "One piece · " in chat.said
+        assert "> What is tea?" in chat.whole_text
+        assert "Leaves." in chat.whole_text
+        assert "One piece · " in chat.whole_text
         await chat.ask("And milk?")
     said = [message.content for message in opened[0].calls[0][0].messages]
     assert said == ["Be brief.", "What is tea?", "Leaves.", "And milk?"]
@@ -242,7 +242,7 @@ async def test_a_question_whose_answer_never_came_is_taken_up_again():
     file = ChatFolder().begin()
     file.asked(Turn("a", "What is tea?"))
     async with chatting(opening({"": "Leaves."}), strategy="direct", chat=file) as chat:
-        assert "There is no answer." in chat.said
+        assert "There is no answer." in chat.whole_text
         assert chat.app.asking.text == "What is tea?"
         await chat.pilot.press("enter")
         await chat.done()
@@ -254,13 +254,13 @@ async def test_the_documents_of_a_chat_are_read_again(tmp_path):
     folder = ChatFolder()
     async with chatting(opening({"": "900."}), strategy="direct", chat=folder.begin()) as chat:
         await chat.ask(f"/document {tmp_path}/lease.md")
-        assert "1 document of 22 characters is read" in chat.said
+        assert "1 document of 22 characters is read" in chat.whole_text
         await chat.ask("What is the rent?")
     async with chatting(opening({"": "900."}), chat=folder.find(None)) as chat:
         assert chat.state.documents == (tmp_path / "lease.md",)
     (tmp_path / "lease.md").unlink()
     async with chatting(opening({"": "900."}), chat=folder.find(None)) as chat:
-        assert "A document of this chat cannot be read again" in chat.said
+        assert "A document of this chat cannot be read again" in chat.whole_text
 
 
 async def test_sections_of_a_report_are_shown_without_the_marks_of_their_places(tmp_path):
@@ -310,7 +310,7 @@ async def test_both_ways_are_compared_side_by_side_with_times():
         assert one.region.right <= other.region.x
         assert "Words." in one.text
         assert other.text == "Straight."
-        assert "seconds in total" in chat.said
+        assert "seconds in total" in chat.whole_text
         assert len(chat.state.turns) == 1
         assert chat.state.turns[0].text == one.text
         await chat.pilot.resize_terminal(50, 40)
@@ -320,9 +320,9 @@ async def test_both_ways_are_compared_side_by_side_with_times():
 async def test_what_was_written_straight_on_cannot_be_compared():
     async with chatting(opening({"": "Fine."}), strategy="direct") as chat:
         await chat.ask("/compare")
-        assert "error: There is no question yet." in chat.said
+        assert "error: There is no question yet." in chat.whole_text
         await chat.ask("/compare Why?")
-        assert "There is nothing to compare" in chat.said
+        assert "There is nothing to compare" in chat.whole_text
 
 
 async def test_the_chat_is_exported(tmp_path):
@@ -343,19 +343,19 @@ async def test_choices_apply_to_what_follows():
         await chat.ask("Why?")
         assert opened[0].closed
         assert [message.content for message in opened[1].calls[0][0].messages] == ["Be brief.", "Why?"]
-        assert "critical path" in chat.said
+        assert "critical path" in chat.whole_text
         assert "other:model · One piece" in chat.app.foot
 
 
 async def test_a_wrong_command_is_an_error_and_stays_to_be_mended():
     async with chatting(opening({"": "Fine."})) as chat:
         await chat.ask("/nope [red]x[/]")
-        assert "error: There is no command /nope. /help lists them." in chat.said
+        assert "error: There is no command /nope. /help lists them." in chat.whole_text
         assert chat.app.asking.text == "/nope [red]x[/]"
         await chat.ask("/strategy magic")
-        assert "error: There is no strategy 'magic'" in chat.said
+        assert "error: There is no strategy 'magic'" in chat.whole_text
         await chat.ask("/help")
-        assert all(f"/{name}" in chat.said for name in ("document", "compare", "export", "edit", "clear", "quit"))
+        assert all(f"/{name}" in chat.whole_text for name in ("document", "compare", "export", "edit", "clear", "quit"))
 
 
 async def test_clear_begins_another_chat():
@@ -363,7 +363,7 @@ async def test_clear_begins_another_chat():
     async with chatting(opening({"": "Fine."}), strategy="direct", chat=folder.begin(), begin=folder.begin) as chat:
         await chat.ask("One?")
         await chat.ask("/clear")
-        assert "> One?" not in chat.said
+        assert "> One?" not in chat.whole_text
         await chat.ask("Two?")
     assert sorted(each.title for each in folder.latest()) == ["One?", "Two?"]
 
@@ -388,7 +388,7 @@ async def test_a_file_that_cannot_be_written_is_a_warning_and_no_end(tmp_path):
     async with chatting(opening({"": "Fine."}), strategy="direct", chat=ChatFolder().begin()) as chat:
         await chat.ask("Why?")
         assert chat.view.text == "Fine."
-        assert "warning: The chat in" in chat.said
+        assert "warning: The chat in" in chat.whole_text
 
 
 async def test_the_conversation_is_scrolled_by_keys():

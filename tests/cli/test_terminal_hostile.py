@@ -88,7 +88,7 @@ async def test_a_hostile_model_cannot_act_on_the_chat():
             harmless_but_for_textual(chat.strips)
         await chat.pilot.pause()
         harmless_but_for_textual(chat.strips)
-        assert "[bold]is[/]" in chat.said
+        assert "[bold]is[/]" in chat.whole_text
         for widget in chat.app.query("Written, Words, Card"):
             harmless(widget.draw_rows(60))
         for y in range(0, chat.app.talk.max_scroll_y + 1, chat.app.talk.size.height):

@@ -138,7 +138,7 @@ async def test_a_section_that_fails_says_so_below_its_heading():
         assert row_of(chat, "It [bold]fell[/] [31mover.") == row_of(chat, "✗ At the shop") + 1
         let_go.set()
         await chat.done()
-        assert "warning: " in chat.said
+        assert "warning: " in chat.whole_text
 
 
 async def test_hostile_headings_are_characters():

@@ -29,7 +29,7 @@ COMMANDS = (
 _WIDE = max(len(usage) for usage, _ in COMMANDS) + 3
 NAMES = (*(usage.partition(" ")[0] for usage, _ in COMMANDS), "exit")
 
-Said = Sequence[tuple[str, bool]]
+Messages = Sequence[tuple[str, bool]]
 """The messages of a command, and whether each is a warning."""
 
 
@@ -54,37 +54,37 @@ def question_in(line: str) -> str:
     return line.removeprefix("/") if line.startswith("//") else line
 
 
-async def obey(state: ChatState, name: str, rest: str) -> Said | None:
+async def obey(state: ChatState, name: str, rest: str) -> Messages | None:
     """Carry out a command that only changes the state; return ``None`` for any other."""
-    said: Said | str | None = None
+    messages: Messages | str | None = None
     match name:
         case "strategy":
-            said = state.set_strategy(rest)
+            messages = state.set_strategy(rest)
         case "preference":
-            said = state.set_preference(rest)
+            messages = state.set_preference(rest)
         case "system":
-            said = state.set_system(rest)
+            messages = state.set_system(rest)
         case "model":
-            said = await state.set_model(rest)
+            messages = await state.set_model(rest)
         case "document":
-            said = await _document(state, rest)
+            messages = await _document(state, rest)
         case "schema":
             import anyio.to_thread  # noqa: PLC0415 - keeps `stretto --help` light
 
-            said = await anyio.to_thread.run_sync(state.set_schema, rest)
+            messages = await anyio.to_thread.run_sync(state.set_schema, rest)
         case "export" if not rest:
             raise InvalidRequestError("/export takes the name of a file: /export chat.md")
         case "export":
-            said = f"The chat is in {export(state.turns, Path(rest))}"
+            messages = f"The chat is in {export(state.turns, Path(rest))}"
         case "clear":
             state.forget()
-            said = "forgotten; a new chat begins"
+            messages = "forgotten; a new chat begins"
         case "help":
-            said = help_text()
-    return [(said, False)] if isinstance(said, str) else said
+            messages = help_text()
+    return [(messages, False)] if isinstance(messages, str) else messages
 
 
-async def _document(state: ChatState, rest: str) -> Said:
+async def _document(state: ChatState, rest: str) -> Messages:
     if rest == "-":
         state.remove_documents()
         return [("No document is read any more.", False)]

@@ -86,11 +86,11 @@ class ChatState:
         self.client: AsyncStretto = open_client(model, **self._server)
         self._provider = self.client.backends["main"].name.partition(":")[0]
         self.fresh = True
-        said, warns = notice_of(self.client, named=model is not None)
-        self.notices += [(said, warns)] if said else []
+        notice, warns = notice_of(self.client, named=model is not None)
+        self.notices += [(notice, warns)] if notice else []
         self.notices += self.add_documents(*documents)
         self._again(saved or Saved())
-        self.notices += [(self._said_of_schema, False)] if self.schema else []
+        self.notices += [(self._schema_text, False)] if self.schema else []
         self._written = replace(saved, turns=()) if saved else Saved()
         if saved and saved.model and saved.model != self.name:
             self.notices.append(
@@ -140,11 +140,11 @@ class ChatState:
 
     def prompt(self) -> tuple[Message, ...]:
         """Return the conversation up to and including the last question."""
-        said = [Message(role="system", content=self.system)] if self.system else []
+        messages = [Message(role="system", content=self.system)] if self.system else []
         for turn in self.turns[:-1]:
             if turn.text:
-                said += [Message(role="user", content=turn.question), Message(role="assistant", content=turn.text)]
-        return (*said, Message(role="user", content=self.turns[-1].question))
+                messages += [Message(role="user", content=turn.question), Message(role="assistant", content=turn.text)]
+        return (*messages, Message(role="user", content=self.turns[-1].question))
 
     def ask(self, question: str, *, instead: bool = False) -> None:
         """Add a question as the next turn, or ``instead`` of the last one."""
@@ -170,9 +170,9 @@ class ChatState:
         turn = self.turns[-1] = replace(self.turns[-1], text=answer.text, answer=answer.model_dump(mode="json"))
         self._keep(lambda chat: chat.answered(turn, answer))
 
-    def stopped(self, text: str, said: str) -> None:
+    def stopped(self, text: str, ending: str) -> None:
         """Record a partial answer and how it ended."""
-        turn = self.turns[-1] = replace(self.turns[-1], text=text, stopped=said)
+        turn = self.turns[-1] = replace(self.turns[-1], text=text, stopped=ending)
         self._keep(lambda chat: chat.stopped(turn))
 
     def forget(self) -> None:
@@ -222,10 +222,10 @@ class ChatState:
             self.schema = self._request["response_format"] = None
         elif file:
             self._take_schema(Path(file), "/schema")
-        return self._said_of_schema
+        return self._schema_text
 
     @property
-    def _said_of_schema(self) -> str:
+    def _schema_text(self) -> str:
         return "schema: " + (one_line(str(self.schema)) if self.schema else "none")
 
     def _take_schema(self, file: Path, named: str) -> None:
@@ -236,30 +236,30 @@ class ChatState:
 
     async def set_model(self, name: str) -> Sequence[tuple[str, bool]]:
         """Continue with another model; without a name, return the current one."""
-        said: list[tuple[str, bool]] = []
+        messages: list[tuple[str, bool]] = []
         if name:
             client = self._open(name, **(self._server if name.partition(":")[0] == self._provider else {}))
             former, self.client, self.fresh = self.client, client, True
             await former.aclose()
             notice = notice_of(client, named=True)
-            said += [notice] if notice[0] else []
-        return [*said, (f"model: {one_line(self.name)}", False)]
+            messages += [notice] if notice[0] else []
+        return [*messages, (f"model: {one_line(self.name)}", False)]
 
     def add_documents(self, *paths: Path) -> Sequence[tuple[str, bool]]:
         """Read files for all further questions. Return messages about them. Raises `StrettoError`."""
-        said: list[tuple[str, bool]] = []
+        messages: list[tuple[str, bool]] = []
         for path in paths:
             whole = path.expanduser().absolute()
             read, left_out = documents_of([whole])
             self._read[whole] = read
-            said += [(note, True) for note in left_out]
+            messages += [(note, True) for note in left_out]
         if all_read := [document for read in self._read.values() for document in read]:
             size = sum(len(document.text) for document in all_read)
             verb = "is" if len(all_read) == 1 else "are"
-            said.append(
+            messages.append(
                 (f"{counted(len(all_read), 'document')} of {size:,} characters {verb} read for every question", False)
             )
-        return said if paths else ()
+        return messages if paths else ()
 
     def remove_documents(self) -> None:
         """Stop reading documents."""

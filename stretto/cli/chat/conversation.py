@@ -31,8 +31,8 @@ class Conversation:
         self._screen = screen
         self._trace = trace
         self._last: Answer | None = None
-        for said, warns in state.notices:
-            screen.note(said, "yellow" if warns else "dim")
+        for notice, warns in state.notices:
+            screen.note(notice, "yellow" if warns else "dim")
         screen.note(f"{one_line(state.name)} · /help lists the commands, Ctrl-D ends")
 
     async def aclose(self) -> None:
@@ -72,8 +72,8 @@ class Conversation:
                 elif self._last is not None:
                     self._draw(self._last)
             case _:
-                for said, warns in await obey(self.state, name, rest) or ():
-                    self._say(said, "yellow" if warns else "")
+                for message, warns in await obey(self.state, name, rest) or ():
+                    self._say(message, "yellow" if warns else "")
                 if name == "help":
                     self._say(KEYS)
 
@@ -101,13 +101,13 @@ class Conversation:
 
     async def _compare(self, rest: str) -> None:
         """Answer with the chosen strategy and again in one piece, and print which was faster."""
-        from stretto.cli.output.side_by_side import direct_beside, make_ready, table  # noqa: PLC0415 - only here
+        from stretto.cli.output.side_by_side import direct_answer, make_ready, table  # noqa: PLC0415 - only here
 
         question = rest or self.state.last().question
         await make_ready(self.state.client, question, self._screen)
         self.state.fresh = False
         answer = await self._ask(question, instead=not rest)
-        direct = await direct_beside(self.state.client, self.state.prompt(), self._screen, answer, self.state.request)
+        direct = await direct_answer(self.state.client, self.state.prompt(), self._screen, answer, self.state.request)
         if direct:
             self._screen.show("", *table(answer, *direct))
 

@@ -87,7 +87,7 @@ def ask(
         from stretto.cli.record import schema_in  # noqa: PLC0415 - as above
 
         request["response_format"] = schema_in(schema)
-    asked = question_of(question)
+    prompt = question_of(question)
     screen = Screen(quiet=quiet, unrendered=plain)
     client = open_client(
         context,
@@ -101,11 +101,11 @@ def ask(
     )
     begin = partial(introduce, client, screen, named=model is not None)
     silent = json or schema is not None
-    answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(silent, events)))
+    answers = asyncio.run(_answers(client, prompt, screen, request, begin, compare=compare, form=(silent, events)))
     if out is not None:
         _write_text(out, answers[0], screen)
     if trace_to is not None:
-        _write_trace(trace_to, asked, answers, screen)
+        _write_trace(trace_to, prompt, answers, screen)
     if schema is not None and not (json or events):
         from stretto.cli.record import print_record  # noqa: PLC0415 - as above
 
@@ -130,7 +130,7 @@ async def _answers(
 
     from stretto.backends.tenants import UNKNOWN, asked_for  # noqa: PLC0415
     from stretto.cli.output.live import answer_live, conclude, events_on, silently  # noqa: PLC0415
-    from stretto.cli.output.side_by_side import direct_beside, make_ready  # noqa: PLC0415
+    from stretto.cli.output.side_by_side import direct_answer, make_ready  # noqa: PLC0415
 
     silent, events = form
     show = events_on(screen) if events else silently if silent else None
@@ -143,7 +143,7 @@ async def _answers(
                     await make_ready(client, question, screen)
                 answer = await answer_live(client, question, screen, show, first=not compare, begin=begin, **request)
                 conclude(answer, screen, footnotes=show is None)
-                return (answer, *(await direct_beside(client, question, screen, answer, request) if compare else ()))
+                return (answer, *(await direct_answer(client, question, screen, answer, request) if compare else ()))
             except asyncio.CancelledError:
                 leaving.enter_context(leaving_within(PATIENCE_S, Exit.INTERRUPTED))
                 raise

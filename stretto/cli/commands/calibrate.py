@@ -15,11 +15,11 @@ from stretto.cli.commands.compare import (
     MostSpent,
     Report,
     given,
-    kept_beside,
+    kept_file,
+    reporting_kept,
     spending_of,
-    telling_what_is_kept,
 )
-from stretto.cli.commands.learned_of_models import said_of_step
+from stretto.cli.commands.learned_of_models import step_text
 from stretto.cli.exits import reporting
 from stretto.cli.output.plain import one_line, plain_json
 from stretto.values.errors import InvalidRequestError
@@ -70,7 +70,7 @@ def calibrate(
         typer.Option(
             "--by",
             metavar="WAY",
-            help="What tells how sure a model is: probability, check or agreement. By default what costs least.",
+            help="How to measure how sure a model is: probability, check or agreement. By default what costs least.",
         ),
     ] = None,
     max_tokens: options.MaxTokens = None,
@@ -93,7 +93,7 @@ def calibrate(
 
     Both answer every question. Compared is by the right answer where the file has one, by the format, by what short
     answers say, else by the judge. What is learned is kept for these models, and `--strategy cascade` goes by it. The
-    table shows the cascade on questions that it was not learned from, and random routing beside it.
+    table shows the cascade on questions that it was not learned from, next to random routing.
     """
     if router:
         _correct(questions)
@@ -116,9 +116,9 @@ def calibrate(
     if by not in (None, "probability", "check", "agreement"):
         raise InvalidRequestError(f"--by {by!r} cannot be used. Name probability, check or agreement.")
     spending = spending_of(budget)
-    kept = kept_beside(out, questions)
+    kept = kept_file(out, questions)
     screen = Screen(quiet=quiet)
-    with telling_what_is_kept(screen, kept):
+    with reporting_kept(screen, kept):
         found = asyncio.run(
             _calibrated(
                 context,
@@ -210,7 +210,7 @@ def rendered(found: Calibration) -> list[Text]:
     if found.caution:
         lines.append(Text(found.caution, "yellow"))
     if found.learned is not None:
-        lines += [Text(said_of_step(step.model, step.by, step.threshold), "bold") for step in found.learned.steps]
+        lines += [Text(step_text(step.model, step.by, step.threshold), "bold") for step in found.learned.steps]
         lines.append(Text("Kept: --strategy cascade goes by it. stretto learned prints what is kept.", "dim"))
     return lines
 

@@ -36,7 +36,7 @@ def listed(*, most: Most = 10, json: Json = False) -> None:
 @app.command()
 @reporting
 def search(
-    words: Annotated[list[str], typer.Argument(help="Words that stand in the questions or answers of a chat.")],
+    words: Annotated[list[str], typer.Argument(help="Words that occur in the questions or answers of a chat.")],
     *,
     most: Most = 10,
     json: Json = False,

@@ -65,14 +65,14 @@ def rendered(found: Abilities, width: int | None = None) -> list[Text]:
     """Render the result: a row for each ability, then prompts and speed."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.abilities.kept import SAID  # noqa: PLC0415 - likewise
+    from stretto.abilities.kept import DESCRIPTIONS  # noqa: PLC0415 - likewise
     from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise
 
     form = "" if found.quantisation is None else f", {found.quantisation}"
     lines = [Text(f"{one_line(found.model)}{form}, checked on {found.checked}"), Text()]
     rows = [
         (
-            SAID[name],
+            DESCRIPTIONS[name],
             f"{ability.right} of {ability.total}",
             ("held", "green") if ability.held else ("not held", "red"),
             (one_line(ability.example)[:60] if not ability.held else "", "dim"),
@@ -80,7 +80,7 @@ def rendered(found: Abilities, width: int | None = None) -> list[Text]:
         for name, ability in found.held.items()
     ]
     lines += columns(rows, width=width)
-    if missing := [said for name, said in SAID.items() if name not in found.held]:
+    if missing := [description for name, description in DESCRIPTIONS.items() if name not in found.held]:
         lines.append(Text(f"not measured in time: {', '.join(missing)}"))
     scores = ", ".join(f"{family} {right}" for family, right in found.families.items())
     lines += [Text(), Text(f"prompts: {found.family} (right entries: {scores})")]

@@ -37,8 +37,8 @@ Report = Annotated[
     typer.Option(
         "--out",
         metavar="FILE",
-        help="Write a page (.html) or JSON (.json). What is done is kept beside it, in NAME.kept.jsonl; the same "
-        "command goes on.",
+        help="Write a page (.html) or JSON (.json). Finished work is kept next to it, in NAME.kept.jsonl; the same "
+        "command continues.",
     ),
 ]
 
@@ -99,9 +99,9 @@ def compare(
 
     screen = Screen(quiet=quiet)
     spending = spending_of(budget)
-    kept = kept_beside(out, questions)
-    asked = questions_in(questions)
-    with telling_what_is_kept(screen, kept):
+    kept = kept_file(out, questions)
+    every_question = questions_in(questions)
+    with reporting_kept(screen, kept):
         found = asyncio.run(
             _compared(
                 context,
@@ -109,7 +109,7 @@ def compare(
                 (model, against_model, judge, base_url, key_variable),
                 (strategy, against),
                 given(max_tokens=max_tokens, temperature=temperature),
-                questions=asked,
+                questions=every_question,
                 seed=seed,
                 budget=spending,
                 keep=kept,
@@ -130,7 +130,7 @@ async def _compared(
     screen: Screen,
     models: tuple[str | None, str | None, str | None, str | None, str | None],
     strategies: tuple[str, str],
-    asked: dict[str, Any],
+    options: dict[str, Any],
     **run: Any,
 ) -> Comparison:
     from stretto.comparing import compare_async  # noqa: PLC0415 - keeps `stretto --help` light
@@ -139,28 +139,30 @@ async def _compared(
     open_ = opener_of(context)
     async with AsyncExitStack() as clients:
         client = await clients.enter_async_context(open_(model, base_url=base_url, api_key=key_in(key_variable)))
-        beside = client if against_model is None else await clients.enter_async_context(open_(against_model))
+        other_client = client if against_model is None else await clients.enter_async_context(open_(against_model))
         judging = None if judge is None else await clients.enter_async_context(open_(judge))
-        one, other = _sides(client, beside, strategies, asked)
+        one, other = _sides(client, other_client, strategies, options)
         try:
             return await compare_async(one=one, other=other, judge=judging, progress=screen.bar(), **run)
         finally:
             screen.end()
 
 
-def _sides(client: Any, beside: Any, strategies: tuple[str, str], asked: dict[str, Any]) -> tuple[Side, Side]:
+def _sides(client: Any, other_client: Any, strategies: tuple[str, str], options: dict[str, Any]) -> tuple[Side, Side]:
     from stretto.comparing import Side  # noqa: PLC0415 - keeps `stretto --help` light
 
     names = list(strategies)
-    if beside is not client:
-        names = [f"{each.backends['main'].name} {name}" for each, name in zip((client, beside), names, strict=True)]
+    if other_client is not client:
+        names = [
+            f"{each.backends['main'].name} {name}" for each, name in zip((client, other_client), names, strict=True)
+        ]
     if names[0] == names[1]:
         raise InvalidRequestError(
             f"Both sides are {names[0]!r}. Name another strategy with --against, or another model with --against-model."
         )
     one, other = (
-        Side(name, each, {"strategy": strategy, **asked})
-        for name, each, strategy in zip(names, (client, beside), strategies, strict=True)
+        Side(name, each, {"strategy": strategy, **options})
+        for name, each, strategy in zip(names, (client, other_client), strategies, strict=True)
     )
     return one, other
 
@@ -170,7 +172,7 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def kept_beside(out: Path | None, questions: Path) -> Path | None:
+def kept_file(out: Path | None, questions: Path) -> Path | None:
     """Return the file for finished work next to a report. Raises `InvalidRequestError` if either is not writable."""
     from stretto.comparing.keeping import ENDING  # noqa: PLC0415 - keeps `stretto --help` light
 
@@ -185,7 +187,7 @@ def kept_beside(out: Path | None, questions: Path) -> Path | None:
 
 
 @contextmanager
-def telling_what_is_kept(screen: Screen, kept: Path | None) -> Iterator[None]:
+def reporting_kept(screen: Screen, kept: Path | None) -> Iterator[None]:
     """On an interrupt, print which file has the finished work, and which command continues."""
     try:
         yield

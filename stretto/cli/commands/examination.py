@@ -196,8 +196,8 @@ def _remote(provider: str, backend: Any, environ: Mapping[str, str]) -> BackendC
             provider, False, f"the package {package} is not installed. Run: pip install 'stretto[{package}]'"
         )
     if not environ.get(variable, "").strip():
-        beside = ", or give --base-url of a compatible server" if provider == "openai" else ""
-        return BackendCheck(provider, False, f"{variable} is not set. Set it{beside}")
+        alternative = ", or give --base-url of a compatible server" if provider == "openai" else ""
+        return BackendCheck(provider, False, f"{variable} is not set. Set it{alternative}")
     return BackendCheck(provider, True, f"{variable} is set; whether it is valid shows at the first call")
 
 

@@ -50,7 +50,7 @@ def learned(context: typer.Context, *, json: Json = False) -> None:
 
     lines = [] if abilities or cascades or router else [Text("Nothing was learned yet.")]
     if router is not None:
-        lines += [Text(f"{ROUTER}: {said_of_correction(router)}"), Text(f"  {correction_file()}", "dim")]
+        lines += [Text(f"{ROUTER}: {correction_text(router)}"), Text(f"  {correction_file()}", "dim")]
     for file, checked in abilities:
         lines += [*_of_check(checked), Text(f"  {file}", "dim")]
     for file, found in cascades:
@@ -99,7 +99,7 @@ def _files_about(model: str) -> list[Path]:
     return files_about(model)
 
 
-def said_of_correction(found: Correction) -> str:
+def correction_text(found: Correction) -> str:
     """Describe a correction of the router in half a sentence."""
     return (
         f"a correction of {found.offset:+.2f}, learned from {found.questions} questions on {found.learned}; held out, "
@@ -107,24 +107,26 @@ def said_of_correction(found: Correction) -> str:
     )
 
 
-def said_of_step(model: str, by: str, threshold: float | None) -> str:
+def step_text(model: str, by: str, threshold: float | None) -> str:
     """Describe when the answer of a smaller model is accepted."""
     if threshold is None:
         return f"{one_line(model)}: asking it first does not pay"
-    said = {
-        "probability": f"its answer stands from a mean log-probability of {threshold:g} on",
-        "check": "its answer stands where it says that it is sure" if threshold > 0 else "its answer always stands",
-        "agreement": f"its answer stands where two of its answers have {threshold:.0%} in common",
+    conditions = {
+        "probability": f"its answer is accepted from a mean log-probability of {threshold:g} on",
+        "check": "its answer is accepted if it says that it is sure"
+        if threshold > 0
+        else "its answer is always accepted",
+        "agreement": f"its answer is accepted if two of its answers have {threshold:.0%} in common",
     }
-    return f"{one_line(model)}: {said[by]}"
+    return f"{one_line(model)}: {conditions[by]}"
 
 
 def _of_check(found: Abilities) -> list[Text]:
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.abilities.kept import SAID  # noqa: PLC0415 - likewise
+    from stretto.abilities.kept import DESCRIPTIONS  # noqa: PLC0415 - likewise
 
-    lacking = ", ".join(SAID.get(name, name) for name, ability in found.held.items() if not ability.held)
+    lacking = ", ".join(DESCRIPTIONS.get(name, name) for name, ability in found.held.items() if not ability.held)
     old = "" if found.is_current else "; the prompts have changed since, so it is not used"
     return [
         Text(one_line(found.model)),
@@ -139,7 +141,7 @@ def _of_cascade(found: Learned) -> list[Text]:
     old = "" if found.is_current else "; the prompts have changed since, so it is not used"
     return [
         Text(one_line(f"{' then '.join(step.model for step in found.steps)} before {found.main}")),
-        *(Text(f"  {said_of_step(step.model, step.by, step.threshold)}") for step in found.steps),
+        *(Text(f"  {step_text(step.model, step.by, step.threshold)}") for step in found.steps),
         Text(
             f"  learned from {found.questions} questions on {found.learned}; held out, {agreement.value:.0%} "
             f"({agreement.low:.0%} to {agreement.high:.0%}) as good, and {share.value:.0%} to the large model{old}"

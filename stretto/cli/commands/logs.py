@@ -57,7 +57,7 @@ def status() -> None:
 @app.command()
 @reporting
 def search(
-    words: Annotated[list[str], typer.Argument(help="Words that stand in the question or the answer.")],
+    words: Annotated[list[str], typer.Argument(help="Words that occur in the question or the answer.")],
     *,
     most: Most = 10,
     json: Json = False,

@@ -45,17 +45,17 @@ def route(
 
     from stretto.cli.output.plain import plain_json  # noqa: PLC0415
 
-    asked = question_of(question)
+    prompt = question_of(question)
     opener = local_opener(opener_of(context), None, prompt_family=prompt_family)
     client = opener(model, base_url=base_url, roles=models_of(role))
-    chosen, overflow = asyncio.run(_route(client, asked, request))
+    chosen, overflow = asyncio.run(_route(client, prompt, request))
     if json:
         typer.echo(plain_json(chosen.model_dump_json(indent=2)))
         return
     from rich.console import Console  # noqa: PLC0415 - not needed for JSON
 
     console = Console(highlight=False, markup=False, emoji=False)
-    for line in [*explanation(chosen, overflow), *(_outline(chosen, asked) if explain else [])]:
+    for line in [*explanation(chosen, overflow), *(_outline(chosen, prompt) if explain else [])]:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
@@ -122,15 +122,15 @@ def explanation(route: Route, overflow: str | None = None) -> list[Text]:
         lines += [Text(), *columns([heading, *costs], right=(1, 2, 3, 4) if is_priced else (1, 2, 3))]
         chosen = route.forecast.get(route.strategy)
         if chosen is not None and chosen.cached:
-            said = (
+            note = (
                 f"{chosen.cached:,} of these tokens come from the provider's cache: the calls wait for the first one."
             )
-            lines.append(Text(said, "dim"))
+            lines.append(Text(note, "dim"))
         if chosen is not None and chosen.rejected:
-            said = (
+            note = (
                 f"{chosen.rejected:,} of these tokens are those of a prediction that change, billed like written ones."
             )
-            lines.append(Text(said, "dim"))
+            lines.append(Text(note, "dim"))
     return lines
 
 
@@ -142,7 +142,7 @@ def _outline(route: Route, question: str) -> list[Text]:
     """Render the evidence for and against an outline, and the effect of the user's correction."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.cli.commands.learned_of_models import said_of_correction  # noqa: PLC0415 - likewise
+    from stretto.cli.commands.learned_of_models import correction_text  # noqa: PLC0415 - likewise
     from stretto.cli.output.plain import one_line  # noqa: PLC0415 - likewise
     from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise
     from stretto.router.correction import correction, moved  # noqa: PLC0415 - likewise
@@ -159,6 +159,6 @@ def _outline(route: Route, question: str) -> list[Text]:
     elif chance is not None:
         lines += [
             Text(),
-            Text(f"{moved(chance, -found.offset):.0%} sure of an outline before {said_of_correction(found)}."),
+            Text(f"{moved(chance, -found.offset):.0%} sure of an outline before {correction_text(found)}."),
         ]
     return lines

@@ -103,24 +103,24 @@ def serve(
             raise
         raise missing("stretto serve", str(error.name), "server") from None
 
-    def tell(line: str) -> None:
+    def show(line: str) -> None:
         with suppress(OSError, ValueError):  # a full disk or a closed reader is no reason not to serve
             typer.echo(line, err=True)
 
     def announce(address: str, service: Service) -> None:
         if warning := risk(service.options, service):
-            tell(f"warning: {warning}")
+            show(f"warning: {warning}")
         for notice in (client.model_reason, *service.keyring.notices):
             if notice:
-                tell(notice)
+                show(notice)
         if client.store is not None:
-            tell(f"Limits and breakers are shared through {client.store.where}.")
+            show(f"Limits and breakers are shared through {client.store.where}.")
         names = ", ".join(backend.name for backend in client.backends.values())
-        tell(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.")
+        show(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.")
         if client.fallback:
-            tell(f"Where a model of `stretto` fails, {', '.join(each.name for each in client.fallback)} goes on.")
-        tell(f"A chat for the browser is at {address}/.")
-        tell("Ctrl-C ends it.")
+            show(f"Where a model of `stretto` fails, {', '.join(each.name for each in client.fallback)} goes on.")
+        show(f"A chat for the browser is at {address}/.")
+        show("Ctrl-C ends it.")
 
     served = ServerOptions(
         host=host,

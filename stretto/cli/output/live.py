@@ -145,9 +145,9 @@ def conclude(answer: Answer, screen: Screen, *, footnotes: bool = True) -> None:
 
 def introduce(client: AsyncStretto, screen: Screen, *, named: bool) -> None:
     """Print which model answers if the user has not ``named`` one, and what the demonstration model is."""
-    said, warns = notice_of(client, named=named)
-    if said:
-        screen.note(said, "yellow" if warns else "dim")
+    notice, warns = notice_of(client, named=named)
+    if notice:
+        screen.note(notice, "yellow" if warns else "dim")
 
 
 def demonstration() -> str:
@@ -175,10 +175,10 @@ def footnotes_of(answer: Answer) -> list[Text]:
     lines = []
     for citation in answer.citations[:_MOST]:
         quote, heading = one_line(citation.quote), one_line(citation.heading)
-        said = quote if len(quote) <= _LONGEST else quote[: _LONGEST - 1].rstrip() + "…"
+        excerpt = quote if len(quote) <= _LONGEST else quote[: _LONGEST - 1].rstrip() + "…"
         line = Text(f"{citation.number} {one_line(citation.label)}", "bold")
-        line.append(f" {heading}:" if heading and heading != said else "", "not bold dim")
-        lines.append(line.append(f" {said}", "not bold dim"))
+        line.append(f" {heading}:" if heading and heading != excerpt else "", "not bold dim")
+        lines.append(line.append(f" {excerpt}", "not bold dim"))
     if (more := len(answer.citations) - _MOST) > 0:
         lines.append(Text(f"and {more:,} more, which --json prints", "dim"))
     return lines

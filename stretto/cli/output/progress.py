@@ -51,7 +51,7 @@ class Progress:
         self._began = now_s()
         self._strategy = ""
         self._sections = 0
-        self._heard = False
+        self._has_text = False
         self._bar = ("█", "░") if blocks else ("#", "-")
         self._signs = SIGNS if blocks else _ASCII
         self._ahead: dict[str, _Section] = {}
@@ -76,7 +76,7 @@ class Progress:
                 if event.kind == "direct" and "plan" not in self._running.values():
                     self._ahead.clear()  # there is no viable plan
             case BranchDelta():
-                self._heard = True
+                self._has_text = True
                 self._note(event.branch_id, "writing", event.text)
             case BranchFinished() | BranchFailed():
                 kind = self._running.pop(event.branch.id, event.branch.kind)
@@ -124,17 +124,17 @@ class Progress:
         is_planned = "outline" in self._running.values() or "plan" in self._running.values()
         if is_planned and not parts and not self._ended:
             known = f": {counted(self._sections, 'section')}" if self._sections else ""
-            return f"planning{known}" if self._heard else f"planning: {self._waiting}"
+            return f"planning{known}" if self._has_text else f"planning: {self._waiting}"
         if (parts or self._ended) and "aggregate" not in self._running.values():
             every = max(self._sections, len(parts) + self._ended)
             done = f", {self._ended} done" if self._ended else ""
             return f"writing {counted(every, parts[0] if parts else 'section')}{done}"
-        return "writing" if self._heard else self._waiting
+        return "writing" if self._has_text else self._waiting
 
     def _passages(self) -> str:
         """Return the progress in reading a long document: ``reading ████░░ 12 of 18 passages``."""
         if self._read is None:
-            return f"reading: {self._waiting}" if not self._heard else "reading"
+            return f"reading: {self._waiting}" if not self._has_text else "reading"
         done, total = self._read
         full = round(_BAR * done / max(1, total))
         return f"reading {self._bar[0] * full}{self._bar[1] * (_BAR - full)} {done:,} of {counted(total, 'passage')}"

@@ -223,14 +223,14 @@ class Screen:
 
         Without a terminal, a note reports every tenth instead.
         """
-        began, told = self._now_s(), 0
+        began, reported = self._now_s(), 0
         full, empty = ("█", "░") if self.encodes_blocks else ("#", "-")
 
         def show(done: int, whole: int, doing: str) -> None:
-            nonlocal told
+            nonlocal reported
             tenth = done * 10 // whole
-            if not self.live and tenth > told:
-                told = tenth
+            if not self.live and tenth > reported:
+                reported = tenth
                 self.note(f"{done} of {whole} · {doing} · {self._now_s() - began:.0f} s")
             filled = done * BAR // whole
             bar = full * filled + empty * (BAR - filled)

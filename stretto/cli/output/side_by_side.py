@@ -35,7 +35,7 @@ async def make_ready(client: AsyncStretto, question: str, screen: Screen) -> Non
     await loaded(client, question, lambda work, doing: wait_live(work, screen, doing))
 
 
-async def direct_beside(
+async def direct_answer(
     client: AsyncStretto,
     question: str | Sequence[Message],
     screen: Screen,
@@ -120,9 +120,9 @@ def _sentence(answer: Answer, direct: Answer) -> str:
     if times is None:
         return ""
     tokens = direct.usage.total_tokens
-    spent = f", for {answer.usage.total_tokens / tokens:.1f} times the tokens" if tokens else ""
+    token_ratio = f", for {answer.usage.total_tokens / tokens:.1f} times the tokens" if tokens else ""
     how = f"was {times:.1f} times as fast as direct" if times >= 1 else f"took {1 / times:.1f} times as long as direct"
-    return f"{_written(answer)} {how}{spent}."
+    return f"{_written(answer)} {how}{token_ratio}."
 
 
 def _written(answer: Answer) -> str:

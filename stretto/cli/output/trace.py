@@ -132,11 +132,11 @@ def _axis(end_s: float, room: int, bar: int, heading: str) -> Text:
 
 def _legend(branches: Sequence[Branch], signs: _Signs, width: int) -> list[Text]:
     """Render the legend of the signs, on as many lines as needed."""
-    said = {"waiting": "next in line", "silent": "waiting for the first word", "writing": "being written"}
+    meanings = {"waiting": "next in line", "silent": "waiting for the first word", "writing": "being written"}
     if any(branch.status == "failed" for branch in branches):
-        said["failed"] = "failed or dropped"
+        meanings["failed"] = "failed or dropped"
     lines = [Text()]
-    for phase, meaning in said.items():
+    for phase, meaning in meanings.items():
         sign = getattr(signs, phase) * (1 if phase == "failed" else 2)
         if lines[-1] and cell_len(f"{lines[-1].plain}  {sign} {meaning}") > width:
             lines.append(Text())

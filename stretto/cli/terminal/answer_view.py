@@ -114,9 +114,9 @@ class AnswerView(Widget):
         return self._cards.columns if self._cards is not None else 0
 
     @property
-    def said(self) -> str:
+    def notes_text(self) -> str:
         """The route, and the notes below the text."""
-        return f"{self._route.said}\n{self._notes.said}"
+        return f"{self._route.plain_text}\n{self._notes.plain_text}"
 
     def see(self, event: Event) -> None:
         """Take one event into account."""
@@ -245,8 +245,8 @@ class AnswerView(Widget):
     def show_route(self, route: Route) -> None:
         """Show the strategy, and why it was chosen."""
         self._way = route.strategy
-        said = Text.assemble((name_of(route.strategy), "bold"), end="").append(f": {reason_of(route)}", "dim")
-        self._route.say(*self._route.texts, said)
+        line = Text.assemble((name_of(route.strategy), "bold"), end="").append(f": {reason_of(route)}", "dim")
+        self._route.say(*self._route.texts, line)
 
     def finish(self, answer: Answer, *, trace: bool = False) -> None:
         """Merge the parts into one text, and show the figures."""
@@ -261,10 +261,10 @@ class AnswerView(Widget):
             notes += timeline_of(answer, self.size.width or self.app.size.width - 4)
         self._notes.say(*notes)
 
-    def stop(self, said: str) -> None:
+    def stop(self, ending: str) -> None:
         """End an incomplete answer. Its text is kept, including parts not merged yet."""
         self._settle(self._whole_text())
-        self._notes.say(words(said, "dim"))
+        self._notes.say(words(ending, "dim"))
 
     def fail(self, problem: str) -> None:
         """End an answer that failed."""
@@ -323,8 +323,8 @@ def estimate_of(answer: Answer) -> str:
     if len(took) < 2 or answer.timeline.total_s <= 0:
         return ""
     times = (sum(took) + (answer.timeline.first_text_s or 0.0)) / answer.timeline.total_s
-    said = f" · estimated {times:.1f} times as fast as its parts one after another; /compare measures it"
-    return said if times > WORTH_SAYING else ""
+    estimate = f" · estimated {times:.1f} times as fast as its parts one after another; /compare measures it"
+    return estimate if times > WORTH_SAYING else ""
 
 
 MOST = 6  # listed changes, with equal ones grouped
@@ -339,16 +339,16 @@ def changes_of(edits: Sequence[TextEdited], text: str, *, trace: bool) -> list[T
     if trace:
         lines = [_line(edit.old, edit.new, f"line {text.count(chr(10), 0, edit.start) + 1}: ") for edit in edits]
     else:
-        lines = [_line(*each, behind=f" ({times} times)" if times > 1 else "") for each, times in alike.items()]
+        lines = [_line(*each, suffix=f" ({times} times)" if times > 1 else "") for each, times in alike.items()]
         if len(lines) > MOST:
             lines[MOST - 1 :] = [words(f"  and {len(lines) - MOST + 1} more; with /trace on, all are listed", "dim")]
     return [words(f"Changed in {counted(len(edits), 'place')}:", "dim"), *lines]
 
 
-def _line(old: str, new: str, before: str = "", behind: str = "") -> Text:
-    said = Text(f"  {before}", "dim", end="")
-    said.append_text(words(_short(old) or "nothing", TERMINAL.bad)).append(" → ", "dim")
-    return said.append_text(words(_short(new) or "nothing", TERMINAL.good)).append(behind, "dim")
+def _line(old: str, new: str, before: str = "", suffix: str = "") -> Text:
+    line = Text(f"  {before}", "dim", end="")
+    line.append_text(words(_short(old) or "nothing", TERMINAL.bad)).append(" → ", "dim")
+    return line.append_text(words(_short(new) or "nothing", TERMINAL.good)).append(suffix, "dim")
 
 
 def _short(text: str) -> str:
@@ -383,10 +383,12 @@ class Passages(Lines):
             _strongest(marks[at * len(marks) // cells : (at + 1) * len(marks) // cells]) for at in range(cells)
         )
         found = sum(record.informative for record in ordered)
-        said = f"{len(ordered):,} of {counted(self._total, 'passage')} read, {found:,} with something for the question"
+        summary = (
+            f"{len(ordered):,} of {counted(self._total, 'passage')} read, {found:,} with something for the question"
+        )
         rows: list[list[Part]] = [
             [(strip, CONSOLE.get_style(TERMINAL.accent))],
-            [(said[:width], CONSOLE.get_style("dim"))],
+            [(summary[:width], CONSOLE.get_style("dim"))],
         ]
         return strips_of(rows)
 

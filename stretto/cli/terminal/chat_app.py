@@ -91,7 +91,7 @@ class ChatApp(App[None]):
     @property
     def foot(self) -> str:
         """The text of the status line."""
-        return self._foot.said
+        return self._foot.plain_text
 
     async def on_mount(self) -> None:
         """Show the existing turns; put a last question without an answer into the input field."""
@@ -99,8 +99,8 @@ class ChatApp(App[None]):
         self.talk.anchor()
         if not self.state.turns:
             self.talk.note([*opening(self.state.name)])
-        for said, warns in self.state.notices:
-            self.talk.note(in_options(said), TERMINAL.wait if warns else "dim")
+        for notice, warns in self.state.notices:
+            self.talk.note(in_options(notice), TERMINAL.wait if warns else "dim")
         turns, chat = self.state.turns, self.state.chat
         self.answering.last = await self.talk.show(turns, chat.id if chat else "", trace=self.answering.trace)
         if turns and not turns[-1].text:
@@ -112,25 +112,25 @@ class ChatApp(App[None]):
     def tick(self) -> None:
         """Show what came since the last time."""
         self.answering.redraw()
-        said = self._said(max(1, self.size.width - 2))
-        if said != self.foot:
-            self._foot.say(words(said, TERMINAL.accent if self.busy else "dim"))
+        line = self._status_line(max(1, self.size.width - 2))
+        if line != self.foot:
+            self._foot.say(words(line, TERMINAL.accent if self.busy else "dim"))
 
-    def _said(self, width: int) -> str:
+    def _status_line(self, width: int) -> str:
         """Return the status and the useful keys within ``width`` cells; the keys come first on a narrow terminal."""
         if self.busy:
             hints = (WAITS + STOPS, WAITS) if self._hint == WAITS else ()
-            if fitting := next((said for said in hints if cell_len(said) <= width), None):
+            if fitting := next((line for line in hints if cell_len(line) <= width), None):
                 return fitting
             doing = self.answering.phrase()
             shorter = (doing, doing.rpartition(" · ")[0], doing.partition(",")[0])
             cut = set_cell_size(doing, max(0, width - len(STOPS)))
-            return next((said for said in shorter if said and cell_len(said + STOPS) <= width), cut) + STOPS
+            return next((line for line in shorter if line and cell_len(line + STOPS) <= width), cut) + STOPS
         if self._hint:
             return SHORT_EDITING if self._hint == EDITING and width < len(EDITING) else self._hint
         about = f"{one_line(self.state.name)} · {name_of(self.state.strategy)}"
         every = (*(f"{about} · {keys}" for keys in (IDLE, MIDDLE_IDLE, SHORT_IDLE)), SHORT_IDLE)
-        return next((said for said in every if cell_len(said) <= width), SHORT_IDLE)
+        return next((line for line in every if cell_len(line) <= width), SHORT_IDLE)
 
     @on(Asking.Sent)
     def sent(self, message: Asking.Sent) -> None:
@@ -201,8 +201,8 @@ class ChatApp(App[None]):
                 self.talk.empty()
                 self.talk.note("A new chat begins.", "dim")
             case _:
-                for said, warns in await obey(self.state, name, rest) or ():
-                    self.talk.note(in_options(said), TERMINAL.wait if warns else "")
+                for message, warns in await obey(self.state, name, rest) or ():
+                    self.talk.note(in_options(message), TERMINAL.wait if warns else "")
                 if name == "help":
                     self.talk.note(KEYS)
 
@@ -279,9 +279,9 @@ _BARS = ((0, 9), (2, 12), (4, 10))  # where each bar begins, and its length
 
 def opening(model: str) -> Iterator[Text]:
     """Yield the lines of the opening screen for a model."""
-    beside = (Text(""), Text("Stretto", "bold"), Text("Answers that are written in several places at once", "dim"))
-    for (begins, long), said in zip(_BARS, beside, strict=True):
-        yield Text.assemble((" " * begins + "━" * long).ljust(18), said, style=TERMINAL.accent, end="")
+    texts = (Text(""), Text("Stretto", "bold"), Text("Answers that are written in several places at once", "dim"))
+    for (begins, long), text in zip(_BARS, texts, strict=True):
+        yield Text.assemble((" " * begins + "━" * long).ljust(18), text, style=TERMINAL.accent, end="")
     yield words("")
     yield Text.assemble((one_line(model), "bold"), (" answers. Ask something, for instance:", "dim"), end="")
     first, *others = EXAMPLES.get(model, OF_ANY)

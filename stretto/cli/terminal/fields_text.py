@@ -21,20 +21,20 @@ def fields_text(text: str) -> str:
     so_far.feed(TextDelta(text=text))
     match so_far.value:
         case dict() as fields if len(fields) == 1:
-            return _said(*fields.values())
+            return _plain(*fields.values())
         case dict() as fields:
-            return "\n".join(f"**{name}**: {_said(value)}" for name, value in fields.items())
+            return "\n".join(f"**{name}**: {_plain(value)}" for name, value in fields.items())
         case value:
-            return "" if value is None else _said(value)
+            return "" if value is None else _plain(value)
 
 
-def _said(value: Any) -> str:
+def _plain(value: Any) -> str:
     match value:
         case str():
             return fix_surrogates(value)
         case list():
-            return "".join(f"\n- {_said(each)}" for each in value)
+            return "".join(f"\n- {_plain(each)}" for each in value)
         case dict():
-            return ", ".join(f"{name}: {_said(each)}" for name, each in value.items())
+            return ", ".join(f"{name}: {_plain(each)}" for name, each in value.items())
         case _:
             return json.dumps(value)

@@ -109,7 +109,7 @@ class Words(Lines):
         return strips_of(_parts(line) for text in self.texts for line in text.wrap(CONSOLE, width))
 
     @property
-    def said(self) -> str:
+    def plain_text(self) -> str:
         """The text shown, without styles."""
         return "\n".join(text.plain for text in self.texts)
 

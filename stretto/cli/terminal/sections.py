@@ -10,7 +10,7 @@ from stretto.cli.output.plain import one_line
 from stretto.cli.output.progress import SIGNS, counted
 from stretto.cli.terminal.cards import STYLES
 from stretto.cli.terminal.lines import Words, Written, words
-from stretto.cli.terminal.unwritten import behind_name
+from stretto.cli.terminal.unwritten import after_name
 from stretto.display.palette import TERMINAL
 
 FEWEST_ROWS = 2  # of a section below the one being read
@@ -53,7 +53,7 @@ class Section(Widget):
             heading.append(f" · {counted(len(self.text.split()), 'word')}", "dim")
         problem = [words(one_line(self.error), STYLES.get(self.state, TERMINAL.bad))] if self.error else []
         self._heading.say(heading, *problem)
-        named, shown = behind_name(self.title, self.text), self._written.text
+        named, shown = after_name(self.title, self.text), self._written.text
         text = self.text if named is None else named
         self._written.display = bool(text.strip())
         if shown and text.startswith(shown):

@@ -69,8 +69,8 @@ class Talk(VerticalScroll):
 
     def note(self, text: str | Sequence[Text], style: str = "") -> None:
         """Show a note in the conversation."""
-        said = [words(text, style)] if isinstance(text, str) else text
-        self.mount(Words(*said, classes="note"))
+        lines = [words(text, style)] if isinstance(text, str) else text
+        self.mount(Words(*lines, classes="note"))
 
     def problem(self, error: object) -> None:
         """Show an error."""

@@ -72,24 +72,24 @@ class Answering:
 
         question = rest or self._state.last().question
         self._state.ask(question, instead=not rest)
-        beside = SideBySide(self._schema)
-        await self._talk.begin(question, beside, instead=not rest)
-        self._view, self._keeps, self._began_s = beside.chosen, True, time.monotonic()
+        side_by_side = SideBySide(self._schema)
+        await self._talk.begin(question, side_by_side, instead=not rest)
+        self._view, self._keeps, self._began_s = side_by_side.chosen, True, time.monotonic()
         try:
             await loaded(self._state.client, question, self._wait)
         finally:
             self._doing = ""
         self._state.fresh = False
-        answer = await self._kept(beside.chosen)
+        answer = await self._kept(side_by_side.chosen)
         if answer is None:
             return
         if (answer.strategy or answer.route.strategy) == "direct":
-            beside.direct.remove()
+            side_by_side.direct.remove()
             raise InvalidRequestError(
                 "There is nothing to compare: the answer was written in one piece. "
                 "Choose another way: /strategy skeleton"
             )
-        direct = await self._write(beside.direct, self._state.request | {"strategy": "direct"}, keeps=False)
+        direct = await self._write(side_by_side.direct, self._state.request | {"strategy": "direct"}, keeps=False)
         if direct is not None:
             self._talk.note(table(answer, direct))
 
@@ -100,10 +100,10 @@ class Answering:
     def stop(self) -> None:
         """Stop the current answer; its text so far is saved."""
         if self._view is not None and self._view.running:
-            said = f"Stopped after {time.monotonic() - self._began_s:.1f} s."
-            self._view.stop(said)
+            ending = f"Stopped after {time.monotonic() - self._began_s:.1f} s."
+            self._view.stop(ending)
             if self._keeps:
-                self._state.stopped(self._view.text, said)
+                self._state.stopped(self._view.text, ending)
                 self._warn(self._state.unkept)
 
     async def _kept(self, view: AnswerView) -> Answer | None:
@@ -133,10 +133,10 @@ class Answering:
             self.stop()
             raise
         except StrettoError as error:
-            said = in_options(str(error))
-            view.fail(said)
+            message = in_options(str(error))
+            view.fail(message)
             if keeps:
-                state.stopped(view.text, one_line(f"It failed: {said}"))
+                state.stopped(view.text, one_line(f"It failed: {message}"))
             return None
         view.finish(events.answer, trace=self.trace)
         return events.answer

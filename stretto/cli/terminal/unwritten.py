@@ -9,7 +9,7 @@ _LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number from the model, which
 _MARK = re.compile(r"\s*(?:#{1,6}|[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # mark of a list or a heading
 _HEADED = re.compile(r"^## ", re.MULTILINE)  # heading of a section
 _NUMBERED = re.compile(r"^(\d{1,3})\. \*\*", re.MULTILINE)  # number of a point
-_BEHIND_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*")
+_AFTER_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*")
 
 
 def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
@@ -24,7 +24,7 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
     later: list[str] = []
     number = int((_NUMBERED.findall(text) or [0])[-1])  # of the last point so far, if points are numbered
     for title, part in parts:
-        own, own_places = _letters(part, _behind_label(title, part))
+        own, own_places = _letters(part, _after_label(title, part))
         at = letters.find(own, read)
         if at >= 0:
             read = at + len(own)
@@ -61,17 +61,17 @@ def _ends_in_label(text: str, title: str, since: int) -> bool:
     return start >= since and bool(line) and name in ("", _bare(title))
 
 
-def behind_name(title: str, part: str) -> str | None:
+def after_name(title: str, part: str) -> str | None:
     """Return a part's text after its mark and title, if the model wrote these too; else ``None``."""
     mark = _MARK.match(part)
     name = re.sub(r"^[*_\"“„«']{0,3}", "", part[mark.end() if mark else 0 :].lstrip())
-    behind = _BEHIND_NAME.match(name, len(title)) if title and name.startswith(title) else None
-    return name[behind.end() :] if behind else None
+    separator = _AFTER_NAME.match(name, len(title)) if title and name.startswith(title) else None
+    return name[separator.end() :] if separator else None
 
 
 def _without_label(title: str, part: str) -> str:
-    behind, mark = behind_name(title, part), _MARK.match(part)
-    return part[mark.end() if mark else 0 :].lstrip() if behind is None else behind
+    rest, mark = after_name(title, part), _MARK.match(part)
+    return part[mark.end() if mark else 0 :].lstrip() if rest is None else rest
 
 
 def _joined(text: str, title: str, part: str) -> str:
@@ -85,7 +85,7 @@ def _bare(name: str) -> str:
     return name.strip().lstrip("*_ ").rstrip("*_ :：")
 
 
-def _behind_label(title: str, part: str) -> int:
+def _after_label(title: str, part: str) -> int:
     """Return the position of a part's text after its number and title."""
     lead = _LEAD.match(part)
     start = lead.end() if lead else 0
