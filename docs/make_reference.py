@@ -68,7 +68,7 @@ BESIDE = {
     "Comparing two ways of answering: `stretto.comparing`": tuple(
         f"comparing.{name}" for name in stretto.comparing.__all__ if name != "CRITERIA"
     ),
-    "Learning when a small model's answer stands: `stretto.calibrating`": tuple(
+    "Learning when a small model's answer is accepted: `stretto.calibrating`": tuple(
         f"calibrating.{name}" for name in stretto.calibrating.__all__
     ),
     "Testing: `stretto.testing`": tuple(f"testing.{name}" for name in stretto.testing.__all__),

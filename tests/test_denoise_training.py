@@ -215,7 +215,7 @@ def test_a_teacher_writes_each_block_from_its_likeliest_token_on(base: Path, tmp
         own = run.predicting(clean, noisy, first) @ run.teacher.embed.T
     own[:, MASK] = -torch.inf
     assert torch.equal(own.argmax(-1), path.tokens[first])
-    assert torch.allclose(path.said[first[learned]].float().exp(), own.float().softmax(-1), atol=0.01)
+    assert torch.allclose(path.logprobs[first[learned]].float().exp(), own.float().softmax(-1), atol=0.01)
 
 
 def test_distillation_changes_the_student_and_not_the_teacher(base: Path, tmp_path: Path, lessons: Lessons):

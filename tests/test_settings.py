@@ -108,7 +108,7 @@ def test_an_unknown_name_in_the_file_and_a_broken_file_are_errors(tmp_path):
 def test_an_unknown_setting_is_told_with_the_nearest_one(tmp_path):
     (tmp_path / "settings.toml").write_text("modle = 'x'\n")
     with pytest.raises(
-        SettingsError, match=r"There is no setting modle.*Did you mean model\? It stands in .*settings\.toml"
+        SettingsError, match=r"There is no setting modle.*Did you mean model\? It is in .*settings\.toml"
     ):
         Settings.load()
     (tmp_path / "settings.toml").write_text("")

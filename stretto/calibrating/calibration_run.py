@@ -83,7 +83,7 @@ async def calibrate_async(
     ways = {role: by or usual_way(client.backends[role]) for role in roles}
     for role, way in ways.items():
         if not can_measure(client.backends[role], way):
-            raise InvalidRequestError(f"by={way!r} cannot be told of {client.backends[role].name}. Leave it out.")
+            raise InvalidRequestError(f"by={way!r} cannot be measured for {client.backends[role].name}. Leave it out.")
     described = {
         "questions": hashlib.sha256("\n".join(each.model_dump_json() for each in every).encode()).hexdigest()[:16],
         "models": {role: f"{key_of(client.backends[role])} by {way}" for role, way in ways.items()}
@@ -101,8 +101,8 @@ async def calibrate_async(
         found = await run.answers(question, None if seed is None else seed + number, steps)
         *smaller, main = found
         good = () if main.failed else await run.goodness_of(question, smaller, main)
-        spent: list[Scored | JudgeVerdict] = [*found, *run.verdicts_on(question)]
-        ledger.add(sum(each.tokens for each in spent), total(each.cost_usd for each in spent))
+        billed: list[Scored | JudgeVerdict] = [*found, *run.verdicts_on(question)]
+        ledger.add(sum(each.tokens for each in billed), total(each.cost_usd for each in billed))
         if len(good) < len(roles):
             failed += 1
             why = why or next((warning for each in found if each.failed for warning in each.warnings), "")

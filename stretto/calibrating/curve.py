@@ -79,7 +79,7 @@ def random_routing(trials: Sequence[Trial], share: float) -> Point | None:
 
     found = []
     for trial in trials:
-        small, large, right = trial.spent[0], trial.spent[-1], trial.right
+        small, large, right = trial.costs[0], trial.costs[-1], trial.right
         usd = None if small.usd is None or large.usd is None else mixed(small.usd, large.usd)
         found.append(
             _Outcome(
@@ -124,14 +124,14 @@ def _folds(trials: Sequence[Trial]) -> Iterator[tuple[list[Trial], list[Trial]]]
 
 
 def _outcome(trial: Trial, thresholds: Thresholds) -> _Outcome:
-    last, spent = stage(trial, thresholds), paid(trial, thresholds)
+    last, costs = stage(trial, thresholds), paid(trial, thresholds)
     large = last == len(thresholds)
     return _Outcome(
         large=float(large),
         good=1.0 if large else float(trial.good[last]),
-        seconds=sum(each.seconds for each in spent),
-        tokens=sum(each.tokens for each in spent),
-        usd=total(each.usd for each in spent),
+        seconds=sum(each.seconds for each in costs),
+        tokens=sum(each.tokens for each in costs),
+        usd=total(each.usd for each in costs),
         right=None if trial.right is None else float(trial.right[last]),
     )
 

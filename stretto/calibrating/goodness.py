@@ -68,12 +68,12 @@ async def goodness(question: LabelledQuestion, small: Scored, main: Sample, judg
 def is_right(text: str, question: LabelledQuestion) -> bool:
     """Return whether a text gives the right answer: an equivalent one, or one that contains it as a phrase."""
     reading = VoteReader(question.question, question.language_wanted)
-    said, spoken = reading.ballot(text), words_of(text)
+    ballot, spoken = reading.ballot(text), words_of(text)
     for wanted in question.answer:
         right = reading.ballot(wanted)
-        if said is not None and right is not None and said.key == right.key:
+        if ballot is not None and right is not None and ballot.key == right.key:
             return True
-        if (right is None or not _is_definite(right)) and not (said is not None and said.key in ("yes", "no")):
+        if (right is None or not _is_definite(right)) and not (ballot is not None and ballot.key in ("yes", "no")):
             words = words_of(wanted)
             if words and _contains(spoken, words) and _negated(spoken) <= _negated(words):
                 return True

@@ -88,5 +88,5 @@ async def ask_large(
 
 
 def _options(question: LabelledQuestion, options: Mapping[str, Any]) -> dict[str, Any]:
-    held = {} if question.response_format is None else {"response_format": question.response_format}
-    return {**options, **held}
+    form = {} if question.response_format is None else {"response_format": question.response_format}
+    return {**options, **form}

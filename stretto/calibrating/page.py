@@ -44,9 +44,9 @@ def calibration_page(found: Calibration) -> str:
 
 def counts(found: Calibration) -> str:
     """Return one sentence with the number of questions and what decided whether answers are as good."""
-    said = f"{len(found.answered)} of {found.asked} questions answered"
+    sentence = f"{len(found.answered)} of {found.asked} questions answered"
     if found.failed:
-        said += f", {found.failed} left out because {found.main} or the judge did not answer"
+        sentence += f", {found.failed} left out because {found.main} or the judge did not answer"
     ways = {
         "answer": "by the right answer",
         "format": "by the format",
@@ -54,7 +54,7 @@ def counts(found: Calibration) -> str:
         "judge": "by the judge",
         "none": "without a small answer",
     }
-    return f"{said}; compared {', '.join(f'{ways[name]} {count}' for name, count in found.judged_by.items())}."
+    return f"{sentence}; compared {', '.join(f'{ways[name]} {count}' for name, count in found.judged_by.items())}."
 
 
 def rows(found: Calibration) -> list[tuple[str, Point]]:
@@ -99,10 +99,10 @@ def _table(found: Calibration) -> str:
         cells += [f"{point.usd.value:.5f}"] if known and point.usd else []
         every.append(cells)
     gap = found.gap_recovered
-    said = (
+    gap_note = (
         "" if gap is None else f"<p>{gap:.0%} of the gap is recovered on average over all shares; chance has 50%.</p>"
     )
-    return table(heads, every) + said
+    return table(heads, every) + gap_note
 
 
 def _plot(found: Calibration) -> str:
@@ -154,12 +154,12 @@ def _plot(found: Calibration) -> str:
 
 
 def _pair(pair: Answered, found: Calibration) -> str:
-    said = []
+    sections = []
     for name, sample, good in zip(found.smaller, pair.smaller, pair.goodness, strict=True):
         score = "no score" if sample.score is None else f"score {sample.score:.3f}"
         verdict = "as good" if good.good else "worse"
         figures = f"{name}: {score}, {verdict} by {good.judged_by}, {sample.total_s:.2f} s, {sample.tokens:,} tokens"
-        said.append(section(figures, sample.text))
+        sections.append(section(figures, sample.text))
     main = f"{found.main}: {pair.main.total_s:.2f} s, {pair.main.tokens:,} tokens"
-    said.append(section(main, pair.main.text))
-    return side_by_side(f"{pair.question.id}: {pair.question.question}", said)
+    sections.append(section(main, pair.main.text))
+    return side_by_side(f"{pair.question.id}: {pair.question.question}", sections)

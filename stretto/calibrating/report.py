@@ -46,7 +46,7 @@ class Answered:
         return Trial(
             scores=tuple(each.score for each in self.smaller),
             good=tuple(each.good for each in self.goodness),
-            spent=tuple(Spent(each.total_s, each.tokens, each.cost_usd) for each in (*self.smaller, self.main)),
+            costs=tuple(Spent(each.total_s, each.tokens, each.cost_usd) for each in (*self.smaller, self.main)),
             right=(*(each[0] for each in known), known[0][1]) if len(known) == len(right) else None,
         )
 

@@ -144,11 +144,11 @@ def _compared(text: str, path: Path) -> list[RoutedQuestion]:
 
 def _preferred(pair: dict[str, Any]) -> RoutedQuestion | None:
     """Return the question of a pair (one side in parts, one in one piece) with the preferred strategy."""
-    said = ((pair["verdict"] or {}).get("preferences") or {}).get("overall")
+    preference = ((pair["verdict"] or {}).get("preferences") or {}).get("overall")
     strategies = {pair[side]["strategy"] for side in ("one", "other")}
-    if said not in ("one", "other") or strategies != {"skeleton", "direct"}:
+    if preference not in ("one", "other") or strategies != {"skeleton", "direct"}:
         return None
-    straight = pair[said]["strategy"] == "direct"
+    straight = pair[preference]["strategy"] == "direct"
     return RoutedQuestion(question=pair["question"]["question"], strategy="direct" if straight else "skeleton")
 
 

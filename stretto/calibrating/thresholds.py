@@ -37,13 +37,13 @@ class Trial:
     Attributes:
         scores: the confidence of each smaller model; ``None``: its answer cannot be accepted.
         good: whether the answer of each was as good as that of the large model.
-        spent: the cost of each smaller model and of the large one.
+        costs: the cost of each smaller model and of the large one.
         right: whether the answer of each, and that of the large model, is correct, if known.
     """
 
     scores: tuple[float | None, ...]
     good: tuple[bool, ...]
-    spent: tuple[Spent, ...]
+    costs: tuple[Spent, ...]
     right: tuple[bool, ...] | None = None
 
 
@@ -85,8 +85,8 @@ def _cheapest(trials: Sequence[Trial], allowed: int, *, may_skip: bool) -> Thres
     if allowed < 0:
         return best
     for shares in _divided(allowed, count):
-        for asked in product((True, False), repeat=count) if may_skip else [(True,) * count]:
-            found = _thresholds(trials, shares, asked)
+        for used in product((True, False), repeat=count) if may_skip else [(True,) * count]:
+            found = _thresholds(trials, shares, used)
             if (price := _price(trials, found)) < least:
                 best, least = found, price
     return best
@@ -103,11 +103,11 @@ def _divided(allowed: int, count: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def _thresholds(trials: Sequence[Trial], shares: Sequence[int], asked: Sequence[bool]) -> Thresholds:
+def _thresholds(trials: Sequence[Trial], shares: Sequence[int], used: Sequence[bool]) -> Thresholds:
     found: list[float | None] = []
     left = list(trials)
-    for place, (share, is_asked) in enumerate(zip(shares, asked, strict=True)):
-        threshold = _threshold(left, place, share) if is_asked else None
+    for place, (share, is_used) in enumerate(zip(shares, used, strict=True)):
+        threshold = _threshold(left, place, share) if is_used else None
         found.append(threshold)
         if threshold is not None:
             left = [trial for trial in left if (score := trial.scores[place]) is None or score < threshold]
@@ -141,7 +141,7 @@ def _between(score: float, below: float | None) -> float:
 
 def _price(trials: Sequence[Trial], thresholds: Thresholds) -> float:
     """Return the cost of the questions: US dollars if all prices are known and some are not 0, else seconds."""
-    prices = [each.usd for trial in trials for each in trial.spent]
+    prices = [each.usd for trial in trials for each in trial.costs]
     known = None not in prices and any(prices)
     return sum((each.usd or 0.0) if known else each.seconds for trial in trials for each in paid(trial, thresholds))
 
@@ -150,5 +150,5 @@ def paid(trial: Trial, thresholds: Thresholds) -> list[Spent]:
     """Return the cost of one question: that of each model asked."""
     last = stage(trial, thresholds)
     return [
-        trial.spent[place] for place in range(last + 1) if place == len(thresholds) or thresholds[place] is not None
+        trial.costs[place] for place in range(last + 1) if place == len(thresholds) or thresholds[place] is not None
     ]

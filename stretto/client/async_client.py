@@ -203,8 +203,8 @@ class AsyncStretto:
         return writing
 
     async def _made_ready(self, deadline_s: float | None = None) -> None:
-        asked = (*self.backends.values(), *self.fallback)
-        listed = (each for each in asked if not each.name.startswith("local:"))
+        backends = (*self.backends.values(), *self.fallback)
+        listed = (each for each in backends if not each.name.startswith("local:"))
         await ensure_imported(deadline_s, prices=any(getattr(each, "at_provider", True) for each in listed))
 
     def _deadline_of(self, prompt: PromptLike | Request, options: RequestOptions) -> float | None:

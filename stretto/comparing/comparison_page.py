@@ -53,11 +53,11 @@ def comparison_page(found: Comparison) -> str:
 
 def _counts(found: Comparison) -> str:
     same = len(found.pairs) - len(found.in_parts) - sum(pair.one.failed or pair.other.failed for pair in found.pairs)
-    said = [f"{len(found.pairs):,} of {found.asked:,} questions asked", f"{len(found.in_parts):,} compared"]
+    parts = [f"{len(found.pairs):,} of {found.asked:,} questions asked", f"{len(found.in_parts):,} compared"]
     if same:
-        said.append(f"{same:,} written in the same way by both sides and left out of the figures")
-    said += [f"{name} failed on {number:,}" for name, number in zip(found.sides, found.failed, strict=True) if number]
-    return escape("; ".join(said)) + "."
+        parts.append(f"{same:,} written in the same way by both sides and left out of the figures")
+    parts += [f"{name} failed on {number:,}" for name, number in zip(found.sides, found.failed, strict=True) if number]
+    return escape("; ".join(parts)) + "."
 
 
 def _table(found: Comparison) -> str:
@@ -123,18 +123,18 @@ def _ratios(found: Comparison) -> str:
 
 
 def _pair(pair: Pair, sides: tuple[str, str]) -> str:
-    said: list[str] = []
+    notes: list[str] = []
     if pair.verdict:
         names = {"one": sides[0], "other": sides[1], "tie": "tie", "flipped": "flipped"}
-        said.append("; ".join(f"{name}: {names[value]}" for name, value in pair.verdict.preferences.items()))
-        said += [
+        notes.append("; ".join(f"{name}: {names[value]}" for name, value in pair.verdict.preferences.items()))
+        notes += [
             f"The judge, with {names[each.first]} as A: {each.error or each.why}"
             for each in pair.verdict.readings
             if each.error or each.why
         ]
     words = [each.words for each in pair.figures]
     sections = map(_answer, (pair.one, pair.other), sides, words)
-    return side_by_side(f"{pair.question.id}: {pair.question.question}", sections, filter(None, said))
+    return side_by_side(f"{pair.question.id}: {pair.question.question}", sections, filter(None, notes))
 
 
 def _answer(sample: Sample, name: str, words: int) -> str:

@@ -193,14 +193,14 @@ class Comparison:
         """The judge's preferences by criterion."""
         found = []
         for criterion in CRITERIA:
-            said = [
+            verdicts = [
                 pair.verdict.preferences[criterion]
                 for pair in self.in_parts
                 if pair.verdict and criterion in pair.verdict.preferences
             ]
-            rate = interval([_WORTH[each] for each in said])
+            rate = interval([_WORTH[each] for each in verdicts])
             if rate is not None:
-                counts = {name: said.count(name) for name in _WORTH}
+                counts = {name: verdicts.count(name) for name in _WORTH}
                 found.append(
                     Preferences(criterion, counts["one"], counts["tie"], counts["flipped"], counts["other"], rate)
                 )
@@ -215,20 +215,20 @@ class Comparison:
     def notes(self) -> tuple[str, ...]:
         """Sentences about the judge's verdicts: those that flipped, those not counted."""
         overall = next((each for each in self.preferences if each.criterion == "overall"), None)
-        said = []
+        sentences = []
         if overall and overall.flipped:
-            told = overall.wins + overall.ties + overall.flipped + overall.losses
-            said.append(
-                f"{overall.flipped} of {told} overall verdicts flipped with the order of the answers, and count for "
+            total = overall.wins + overall.ties + overall.flipped + overall.losses
+            sentences.append(
+                f"{overall.flipped} of {total} overall verdicts flipped with the order of the answers, and count for "
                 "neither side."
             )
         if self.unread:
             first = self.unread[0].verdict
-            said.append(
+            sentences.append(
                 f"{len(self.unread)} verdicts are not counted, because the judge failed or its reply could not be "
                 f"read. The first: {first.error if first else ''}"
             )
-        return tuple(said)
+        return tuple(sentences)
 
     def as_json(self) -> str:
         """Return everything as JSON."""

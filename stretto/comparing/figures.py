@@ -40,7 +40,7 @@ class TextFigures:
         titles_twice: points with the title of an earlier point.
         loops: whether a sentence occurs three times, or the same eight words four times.
         leaks: whether it has eight words in a row from a prompt of the library that are not in the question.
-        language_held: whether the answer is in the expected language; ``True`` for texts too short to tell.
+        language_held: whether the answer is in the expected language; ``True`` for texts that are too short.
     """
 
     words: int
@@ -121,15 +121,15 @@ def _repeated_between(parts: Sequence[Sequence[str]]) -> float:
 
 
 def _loops(text: str, words: Sequence[str]) -> bool:
-    said = Counter(
+    sentence_counts = Counter(
         " ".join(found) for sentence in sentences(text) if len(found := words_of(sentence)) >= SHORTEST_SENTENCE
     )
     again = Counter(runs(words, LONG_RUN))
-    return max(said.values(), default=0) >= SENTENCE_TIMES or max(again.values(), default=0) >= RUN_TIMES
+    return max(sentence_counts.values(), default=0) >= SENTENCE_TIMES or max(again.values(), default=0) >= RUN_TIMES
 
 
-def _leaks(words: Sequence[str], asked: Sequence[str]) -> bool:
-    return bool((set(runs(words, LEAK)) & _prompt_runs()) - set(runs(asked, LEAK)))
+def _leaks(words: Sequence[str], question_words: Sequence[str]) -> bool:
+    return bool((set(runs(words, LEAK)) & _prompt_runs()) - set(runs(question_words, LEAK)))
 
 
 @cache

@@ -57,7 +57,7 @@ _SIDE = re.compile(
     r"(?![ ,/]{0,3}(?:or )?(?:a|b|first|second)\b)"  # the choice itself, repeated: "A, B or tie"
     r" ?(?:$|[-–—(,.;:>}]|is\b|wins\b|slightly\b|clearly\b)"
 )
-_LINE = re.compile(r"[\W\d_]*(?P<name>[A-Za-z][A-Za-z _-]{1,24}[A-Za-z])[\"'*_` ]*[:=|](?P<said>.+)")
+_LINE = re.compile(r"[\W\d_]*(?P<name>[A-Za-z][A-Za-z _-]{1,24}[A-Za-z])[\"'*_` ]*[:=|](?P<value>.+)")
 _DECORATION = re.compile(r"[\"'*_`|\s]+")
 
 
@@ -125,7 +125,7 @@ async def judge(
 ) -> JudgeVerdict:
     """Ask a judge about two answers, in both orders concurrently. Raises errors that would affect every pair."""
     readings: dict[str, JudgeReading] = {}
-    spent: list[tuple[int, float | None]] = []
+    costs: list[tuple[int, float | None]] = []
     hopeless: list[StrettoError] = []
 
     async def read(first: Literal["one", "other"]) -> None:
@@ -144,9 +144,9 @@ async def judge(
         except StrettoError as error:
             readings[first] = JudgeReading(first=first, error=str(error))
         else:
-            said = "" if answer.finish_reason in REFUSALS else answer.text
-            readings[first] = reading_of(said, first, criteria)
-            spent.append((answer.usage.total_tokens, None if answer.cost is None else answer.cost.usd))
+            text = "" if answer.finish_reason in REFUSALS else answer.text
+            readings[first] = reading_of(text, first, criteria)
+            costs.append((answer.usage.total_tokens, None if answer.cost is None else answer.cost.usd))
 
     async with anyio.create_task_group() as tasks:
         for first in _ORDERS:
@@ -155,8 +155,8 @@ async def judge(
         raise hopeless[0]
     return JudgeVerdict(
         readings=tuple(readings[first] for first in _ORDERS),
-        tokens=sum(tokens for tokens, _ in spent),
-        cost_usd=total(cost for _, cost in spent),
+        tokens=sum(tokens for tokens, _ in costs),
+        cost_usd=total(cost for _, cost in costs),
     )
 
 
@@ -191,16 +191,16 @@ def reading_of(text: str, first: Literal["one", "other"], criteria: Sequence[str
     """
     sides: dict[str, Choice] = {"a": first, "b": "other" if first == "one" else "one"}
     sides |= {"first": sides["a"], "second": sides["b"]}
-    told: dict[str, set[Choice]] = defaultdict(set)
+    choices: dict[str, set[Choice]] = defaultdict(set)
     why = strength = ""
-    for name, said in _said(text):
+    for name, value in _fields(text):
         if name == "why":
-            why = why or said.strip().strip('"')[:LONGEST_WHY]
+            why = why or value.strip().strip('"')[:LONGEST_WHY]
         elif name == "strength":
-            strength = strength or next((each for each in ("clear", "slight") if each in said.casefold()), "")
-        elif name in criteria and (choice := _choice(said, sides)):
-            told[name].add(choice)
-    preferences = {name: told[name].pop() for name in criteria if len(told[name]) == 1}
+            strength = strength or next((each for each in ("clear", "slight") if each in value.casefold()), "")
+        elif name in criteria and (choice := _choice(value, sides)):
+            choices[name].add(choice)
+    preferences = {name: choices[name].pop() for name in criteria if len(choices[name]) == 1}
     quoted = " ".join(text.split())[:LONGEST_QUOTE]
     error = "" if "overall" in preferences else f"The reply names no overall preference: {quoted!r}."
     return JudgeReading.model_validate(
@@ -208,39 +208,39 @@ def reading_of(text: str, first: Literal["one", "other"], criteria: Sequence[str
     )
 
 
-def _choice(said: str, sides: dict[str, Choice]) -> Choice | None:
-    bare = _DECORATION.sub(" ", said.casefold()).strip()
+def _choice(value: str, sides: dict[str, Choice]) -> Choice | None:
+    bare = _DECORATION.sub(" ", value.casefold()).strip()
     if _TIE.match(bare):
         return "tie"
     found = _SIDE.match(bare)
     return sides[found["side"]] if found else None
 
 
-def _said(text: str) -> Iterator[tuple[str, str]]:
+def _fields(text: str) -> Iterator[tuple[str, str]]:
     """Yield the fields of a reply by name."""
     values = [read_json(each) for each in json_in(text)]
     entries = [entry for value in values if isinstance(value, dict) for entry in _entries(value)]
     yield from entries or _lines(text)
 
 
-def _entries(value: dict[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
-    for key, said in value.items():
+def _entries(entries: dict[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in entries.items():
         name = _name(key)
-        if isinstance(said, dict) and not within:
-            yield from _entries(said, name)
-        elif isinstance(said, str):
+        if isinstance(value, dict) and not within:
+            yield from _entries(value, name)
+        elif isinstance(value, str):
             if within not in CRITERIA:
-                yield name, said
+                yield name, value
             elif name not in ("why", "strength"):  # {"depth": {"verdict": "A", "why": ...}}
-                yield within, said
+                yield within, value
             elif within == "overall":
-                yield name, said
+                yield name, value
 
 
 def _lines(text: str) -> Iterable[tuple[str, str]]:
     for line in re.split(r"\n|,\s*(?=\")", text):  # truncated JSON may be a single line
         if found := _LINE.match(line[: LONGEST_WHY * 2]):
-            yield _name(found["name"]), found["said"]
+            yield _name(found["name"]), found["value"]
 
 
 def _name(key: str) -> str:

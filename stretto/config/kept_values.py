@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 
 def file_for(folder: str, key: str) -> Path:
     """Return the file for a key in a folder next to the settings; its name is readable."""
-    return beside_settings(f"{folder}/{_name(key)}.json")
+    return in_settings_folder(f"{folder}/{_name(key)}.json")
 
 
 def files_in(folder: str) -> list[Path]:
     """Return all files of a folder next to the settings."""
-    return sorted(beside_settings(folder).glob("*.json"))
+    return sorted(in_settings_folder(folder).glob("*.json"))
 
 
-def beside_settings(name: str) -> Path:
+def in_settings_folder(name: str) -> Path:
     """Return the path of a file in the folder of the settings."""
     return _in_folder_of(settings_file(), name)
 

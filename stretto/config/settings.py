@@ -156,7 +156,7 @@ class Settings(CheckedModel):
         except (OSError, ValueError) as error:
             raise SettingsError(f"The settings file {file} cannot be read: {error}. Mend or remove it.") from None
         exported = {name: value for name in cls.model_fields if (value := os.environ.get(_variable(name), "").strip())}
-        _tell_misspelt(tuple(sorted(name for name in os.environ if name.startswith(PREFIX))))
+        _warn_misspelt(tuple(sorted(name for name in os.environ if name.startswith(PREFIX))))
         given = {name: value for name, value in arguments.items() if value is not None}
         sources = dict.fromkeys(written, file) | {name: _variable(name) for name in exported}
         sources = {name: source for name, source in sources.items() if name not in given}
@@ -176,13 +176,13 @@ class Settings(CheckedModel):
         value = "..." if "key" in name else safe_repr(first.get("input"))
         source = sources.get(name)
         if first["type"] == "extra_forbidden":
-            where = f" It stands in {source}." if isinstance(source, Path) else ""
+            where = f" It is in {source}." if isinstance(source, Path) else ""
             return SettingsError(f"There is no setting {name}, given as {value}.{_hint(name, cls.model_fields)}{where}")
-        said = f"cannot be used: {reason(first)}."
+        problem = f"cannot be used: {reason(first)}."
         if isinstance(source, str):
-            return SettingsError(f"{source}={value} {said}")
+            return SettingsError(f"{source}={value} {problem}")
         where = "" if source is None else f" The value comes from {source}."
-        return SettingsError(f"The setting {name}={value} {said}{where}")
+        return SettingsError(f"The setting {name}={value} {problem}{where}")
 
 
 def _variable(name: str) -> str:
@@ -195,7 +195,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 @cache
-def _tell_misspelt(variables: tuple[str, ...]) -> None:
+def _warn_misspelt(variables: tuple[str, ...]) -> None:
     """Log a warning for each environment variable that looks misspelt; once per process."""
     known = [*map(_variable, Settings.model_fields), *(PREFIX + name for name in _NOT_SETTINGS)]
     for variable in variables:

@@ -72,10 +72,10 @@ def _timeline_row(branch: Branch) -> str:
 
 def answer_page(answer: Answer, question: str = "") -> str:
     """Render a standalone page: the question, the answer, its route and its timeline."""
-    asked = f'<h2>Question</h2><p style="white-space:pre-wrap">{escape(question)}</p>' if question else ""
+    question_html = f'<h2>Question</h2><p style="white-space:pre-wrap">{escape(question)}</p>' if question else ""
     return page(
         f"Stretto: {answer.strategy or answer.route.strategy}",
-        asked,
+        question_html,
         "<h2>Answer</h2>",
         answer_html(answer),
         "<h2>Route</h2>",

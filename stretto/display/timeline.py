@@ -90,9 +90,9 @@ def _row(branch: Branch, number: int, end_s: float) -> str:
     tokens = tokens_of(branch)
     figures = f"{took_s:.2f} s" + (f" · {tokens} tokens" if tokens else "")
     parts.append(_text(WIDTH - 4, middle + 4, figures, "dim", end=True))
-    said = f"{label_of(branch)}: wanted at {span.needed_s:.2f} s, sent at {started_s:.2f} s, first text at "
-    said += f"{first_s:.2f} s, ended at {ended_s:.2f} s" + (f", failed: {branch.error}" if branch.error else "")
-    return f"<g><title>{escape(said)}</title>{''.join(parts)}</g>"
+    title = f"{label_of(branch)}: wanted at {span.needed_s:.2f} s, sent at {started_s:.2f} s, first text at "
+    title += f"{first_s:.2f} s, ended at {ended_s:.2f} s" + (f", failed: {branch.error}" if branch.error else "")
+    return f"<g><title>{escape(title)}</title>{''.join(parts)}</g>"
 
 
 def _bar(phase: str, since_s: float, until_s: float, end_s: float, top: float) -> str:
@@ -114,10 +114,10 @@ def _axis(end_s: float, height: float) -> str:
 
 def _legend(y: float) -> str:
     parts, x = [], 4.0
-    for phase, said in (("silent", "waiting for the first word"), ("writing", "being written")):
+    for phase, meaning in (("silent", "waiting for the first word"), ("writing", "being written")):
         parts.append(f'<rect class="{phase}" x="{x}" y="{y - 10}" width="14" height="11" rx="2"/>')
-        parts.append(_text(x + 20, y, said, "dim"))
-        x += 30 + 6.2 * len(said)
+        parts.append(_text(x + 20, y, meaning, "dim"))
+        x += 30 + 6.2 * len(meaning)
     parts.append(f'<line class="waiting" x1="{x}" x2="{x + 16}" y1="{y - 4}" y2="{y - 4}"/>')
     parts.append(_text(x + 22, y, "next in line", "dim"))
     return "".join(parts)

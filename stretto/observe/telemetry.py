@@ -107,7 +107,7 @@ def note_answer(span: Span, answer: Answer) -> None:
     if answer.timeline.first_text_s is not None:
         span.set_attribute(FIRST_CHUNK, answer.timeline.first_text_s)
     if _captures():
-        span.set_attribute(OUTPUT, _said(answer.text))
+        span.set_attribute(OUTPUT, _output(answer.text))
 
 
 @contextmanager
@@ -151,8 +151,8 @@ def call_span(model: str, options: GenerationOptions, attempt: int, messages: tu
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - keeps `import stretto` light
 
     provider, _, name = model.partition(":")
-    asked = {attribute: value for field, attribute in REQUEST.items() if (value := getattr(options, field))}
-    attributes = {OPERATION: "chat", PROVIDER: provider, REQUEST_MODEL: name, ATTEMPT: attempt} | asked
+    options_given = {attribute: value for field, attribute in REQUEST.items() if (value := getattr(options, field))}
+    attributes = {OPERATION: "chat", PROVIDER: provider, REQUEST_MODEL: name, ATTEMPT: attempt} | options_given
     with _recording(f"chat {name}", attributes, SpanKind.CLIENT) as span:
         if span.is_recording() and _captures():
             span.set_attribute(INPUT, _messages(messages))
@@ -243,11 +243,11 @@ def _recording(name: str, attributes: Mapping[str, Any], kind: Any = None) -> It
             raise
 
 
-def _failed(span: Span, kind: str, said: str) -> None:
+def _failed(span: Span, kind: str, message: str) -> None:
     from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - keeps `import stretto` light
 
     span.set_attribute(ERROR, kind)
-    span.set_status(Status(StatusCode.ERROR, said if _captures() else None))
+    span.set_status(Status(StatusCode.ERROR, message if _captures() else None))
 
 
 def _usage(usage: Usage) -> dict[str, int]:
@@ -259,9 +259,9 @@ def _captures() -> bool:
 
 
 def _messages(messages: tuple[Message, ...]) -> str:
-    said = [{"role": each.role, "parts": [{"type": "text", "content": each.content}]} for each in messages]
-    return json.dumps(said, ensure_ascii=False)
+    messages_json = [{"role": each.role, "parts": [{"type": "text", "content": each.content}]} for each in messages]
+    return json.dumps(messages_json, ensure_ascii=False)
 
 
-def _said(text: str) -> str:
+def _output(text: str) -> str:
     return json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": text}]}], ensure_ascii=False)

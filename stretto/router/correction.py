@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stretto.config.kept_values import beside_settings, read_kept, write_kept
+from stretto.config.kept_values import in_settings_folder, read_kept, write_kept
 from stretto.router.shape import Judgement
 
 AGAIN = "stretto calibrate --router"
@@ -44,7 +44,7 @@ class Correction(BaseModel):
 
 def correction_file() -> Path:
     """Return the path of the stored correction."""
-    return beside_settings("router.json")
+    return in_settings_folder("router.json")
 
 
 def keep_correction(found: Correction) -> Path:

@@ -110,10 +110,10 @@ class ScriptedBackend:
         await anyio.sleep(reply.delay_s)
         written: list[str] = []
         reason = reply.finish_reason
-        spent = Usage(prompt_tokens=_tokens(message.content for message in prompt.messages), calls=1)
+        usage = Usage(prompt_tokens=_tokens(message.content for message in prompt.messages), calls=1)
         for number, piece in enumerate(reply.pieces()):
             if reply.fault is not None and number == reply.fault_after:
-                yield Chunk(usage=spent)
+                yield Chunk(usage=usage)
                 raise reply.fault
             if options.max_tokens is not None and _tokens([*written, piece]) > options.max_tokens:
                 reason = "length"
@@ -123,14 +123,14 @@ class ScriptedBackend:
             written.append(piece)
             yield Chunk(piece)
         if reply.fault is not None and len(written) <= reply.fault_after:
-            yield Chunk(usage=spent)
+            yield Chunk(usage=usage)
             raise reply.fault
         for place, call in enumerate(reply.tool_calls):
             yield Chunk(tool_calls=(ToolCallFragment(place, call.id, call.name, call.arguments, call.type),))
             reason = "tool_calls" if reason == "stop" else reason
         thought = reply.reasoning_tokens
         total = Usage(completion_tokens=_tokens(written) + thought, reasoning_tokens=thought)
-        yield Chunk(usage=spent + total, finish_reason=reason)
+        yield Chunk(usage=usage + total, finish_reason=reason)
 
     def _reply(self, prompt: ModelRequest) -> Reply:
         if callable(self.script):
@@ -149,8 +149,8 @@ class ScriptedBackend:
 
 
 def _as_reply(answering: str | Reply | Replying, prompt: ModelRequest) -> Reply:
-    said = answering(prompt) if callable(answering) else answering
-    return said if isinstance(said, Reply) else Reply(said)
+    reply = answering(prompt) if callable(answering) else answering
+    return reply if isinstance(reply, Reply) else Reply(reply)
 
 
 def _tokens(texts: Iterable[str]) -> int:

@@ -316,7 +316,7 @@ def _check_stream(chunks: list[Chunk]) -> None:
         raise _Broken(f"finish_reason={reasons[0]!r}, and it must be 'stop', 'length' or 'refusal'.")
     usage = sum((chunk.usage for chunk in chunks if chunk.usage), Usage())
     if usage.calls < 1:
-        raise _Broken("it told no usage: one chunk must have Usage(calls=1, ...) with the tokens that are known.")
+        raise _Broken("it reported no usage: one chunk must have Usage(calls=1, ...) with the tokens that are known.")
 
 
 async def _problem(obeys: Callable[[], Awaitable[None]], limit_s: float) -> str | None:

@@ -94,8 +94,8 @@ class OpenAIDialect:
         if turn.top_logprobs is None:
             return None
         top = [(f"word{place}", -1.0 - place) for place in range(turn.top_logprobs)]
-        beside = [{"token": word, "logprob": value, "bytes": None} for word, value in top]
-        content = [{"token": token, "logprob": -0.5, "bytes": None, "top_logprobs": beside} for token in tokens]
+        alternatives = [{"token": word, "logprob": value, "bytes": None} for word, value in top]
+        content = [{"token": token, "logprob": -0.5, "bytes": None, "top_logprobs": alternatives} for token in tokens]
         return {"content": content, "refusal": None}
 
     def _delta(

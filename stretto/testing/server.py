@@ -193,7 +193,7 @@ class ScriptedServer:
                     await connection.stop_watching()
                     await self._notify()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ClientLeft):
-            pass  # the client is gone, or the server is closing: either way this connection is over
+            pass  # the client has disconnected, or the server is closing: either way this connection is over
         finally:
             writer.close()
             with suppress(ConnectionError, asyncio.CancelledError):  # as above

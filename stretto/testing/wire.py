@@ -61,7 +61,7 @@ class Connection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     headers: Mapping[str, str] = field(default_factory=dict)
-    _gone: asyncio.Task[bytes] | None = None
+    _disconnected: asyncio.Task[bytes] | None = None
 
     async def read_request(self) -> tuple[ReceivedRequest, str] | None:
         """Read the next request and its key; ``None`` if the client sends no more."""
@@ -112,19 +112,19 @@ class Connection:
         """Wait, but no longer than the client stays; ``None``: until it leaves. Raises `ClientLeft`."""
         if seconds is not None and seconds <= 0:
             return
-        if self._gone is None:
-            # Clients do not pipeline, so a byte or an end of file during an answer means that the client is gone.
-            self._gone = asyncio.create_task(self.reader.read(1))
-        done, _ = await asyncio.wait({self._gone}, timeout=seconds)
+        if self._disconnected is None:
+            # Clients do not pipeline, so a byte or an end of file during an answer means that the client has left.
+            self._disconnected = asyncio.create_task(self.reader.read(1))
+        done, _ = await asyncio.wait({self._disconnected}, timeout=seconds)
         if done:
             raise ClientLeft
 
     async def stop_watching(self) -> None:
         """Stop what `pause` started, so that the next request can be read."""
-        if self._gone is not None:
-            self._gone.cancel()
-            await asyncio.wait({self._gone})
-            self._gone = None
+        if self._disconnected is not None:
+            self._disconnected.cancel()
+            await asyncio.wait({self._disconnected})
+            self._disconnected = None
 
     def reset(self) -> None:
         """Send RST instead of FIN, like a crashed server or a firewall."""

@@ -59,7 +59,7 @@ def test_the_page_gets_both_blocks_each_in_its_place(results, soaked, tmp_path):
 
 
 def test_where_malloc_does_not_tell_the_page_says_so(soaked):
-    assert "before and after | not told |" in soak_markdown({**soaked, "at_rest_mib": []})
+    assert "before and after | not known |" in soak_markdown({**soaked, "at_rest_mib": []})
 
 
 @pytest.mark.thorough

@@ -84,7 +84,7 @@ def test_a_ladder_divides_what_is_allowed_and_costs_no_more_than_either_model_al
     trials = draw(60, step=2)
     both = sum(each.usd for t in trials for each in paid(t, learn_for(0.8, trials)))
     for place in (0, 1):
-        alone = [Trial((t.scores[place],), (t.good[place],), (t.spent[place], LARGE)) for t in trials]
+        alone = [Trial((t.scores[place],), (t.good[place],), (t.costs[place], LARGE)) for t in trials]
         assert both <= sum(each.usd for t in alone for each in paid(t, learn_for(0.8, alone))) + 1e-9
     found = learn(6, trials)
     standing = [(t, place) for t in trials for place in [stage(t, found)] if place < 2]

@@ -20,6 +20,7 @@ from stretto.local import LocalBackend
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from uses_tasks import (
+    ANSWERED,
     EDITS,
     LABELLING,
     LABELS,
@@ -27,8 +28,7 @@ from uses_tasks import (
     MAILS,
     RECORDING,
     REVIEWS,
-    TOLD,
-    UNTOLD,
+    UNANSWERED,
     edit,
     is_edited,
     is_right,
@@ -104,12 +104,12 @@ async def test_every_mail_becomes_its_record(place):
 async def test_a_document_with_hard_line_ends_and_figures_is_quoted_whole(place):
     lease = Document(title="lease", text=LEASE)
     async with place() as stretto:
-        answers = {each: await stretto.ask(each, documents=[lease], **GREEDY) for each in (*TOLD, *UNTOLD)}
+        answers = {each: await stretto.ask(each, documents=[lease], **GREEDY) for each in (*ANSWERED, *UNANSWERED)}
     told = {question: answer.text for question, answer in answers.items()}
     print("document:", json.dumps(told, indent=1, ensure_ascii=False))
-    found = [each for each, fact in TOLD.items() if re.search(fact, " ".join(told[each].split()))]
+    found = [each for each, fact in ANSWERED.items() if re.search(fact, " ".join(told[each].split()))]
     assert len(found) >= 6, told
-    assert all(answers[each].finish_reason == "nothing_found" for each in UNTOLD), told
+    assert all(answers[each].finish_reason == "nothing_found" for each in UNANSWERED), told
     for answer in answers.values():
         for citation in answer.citations:
             before, quoted, behind = (

@@ -71,10 +71,10 @@ class BranchRuns:
         assert self._manager is not None  # noqa: S101 - the callers have checked; for the type checker
         async with self._lock:
             if branch_id not in self._runs:
-                told = {name: value for name, value in about.items() if value}
-                name = told.get("heading") or told.get("title")
+                known = {name: value for name, value in about.items() if value}
+                name = known.get("heading") or known.get("title")
                 self._runs[branch_id] = await self._manager.on_chain_start(
-                    None, {"branch": branch_id, "kind": kind} | told, name=f"{kind}: {name}" if name else branch_id
+                    None, {"branch": branch_id, "kind": kind} | known, name=f"{kind}: {name}" if name else branch_id
                 )
             return self._runs[branch_id]
 

@@ -27,7 +27,7 @@ from stretto.integrations.langchain.caller_loop import aevents, answer_of, event
 from stretto.integrations.langchain.connection import Connection
 from stretto.integrations.langchain.conversion import documents_of, turns_of
 from stretto.integrations.langchain.results import chunk_of, result_of
-from stretto.integrations.langchain.stream_runs import parent_of_stream, told_of_its_run, under
+from stretto.integrations.langchain.stream_runs import parent_of_stream, under, with_stream_run
 from stretto.integrations.langchain.structured import structured
 from stretto.values.answer import Answer
 from stretto.values.budget import Budget
@@ -110,7 +110,7 @@ class ChatStretto(Connection, BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
         """Stream the message in chunks; the last one contains usage, route and finish reason."""
-        return super().stream(input, told_of_its_run(config, CallbackManager), stop=stop, **kwargs)
+        return super().stream(input, with_stream_run(config, CallbackManager), stop=stop, **kwargs)
 
     def astream(
         self,
@@ -121,7 +121,7 @@ class ChatStretto(Connection, BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:
         """Stream the message in an event loop."""
-        return super().astream(input, told_of_its_run(config, AsyncCallbackManager), stop=stop, **kwargs)
+        return super().astream(input, with_stream_run(config, AsyncCallbackManager), stop=stop, **kwargs)
 
     def _generate_with_cache(
         self,
@@ -214,19 +214,23 @@ class ChatStretto(Connection, BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]
     ) -> tuple[Stretto, list[dict[str, Any]], dict[str, Any]]:
         """Return the client, conversation and options of one call. Anything else goes into the body unchanged."""
-        said = {name: value for name, value in given.items() if value is not None}
-        options = self._own_options() | {name: said[name] for name in said if name in RequestOptions.__annotations__}
-        if "timeout" in said:
-            options["deadline_s"] = said["timeout"]
+        options_given = {name: value for name, value in given.items() if value is not None}
+        options = self._own_options() | {
+            name: options_given[name] for name in options_given if name in RequestOptions.__annotations__
+        }
+        if "timeout" in options_given:
+            options["deadline_s"] = options_given["timeout"]
         if stop:
             options["stop"] = stop
         if "documents" in options:
             options["documents"] = documents_of(options["documents"])
         if isinstance(limits := options.get("budget"), Mapping):
             options["budget"] = Budget(**limits)
-        others = {name: value for name, value in said.items() if name not in {*options, *_MODEL_KWARGS, "timeout"}}
-        options["extra"] = {**self.model_kwargs, **(said.get("extra") or {}), **others} or None
-        return self.client(said.get("model") or said.get("model_name")), turns_of(messages), options
+        others = {
+            name: value for name, value in options_given.items() if name not in {*options, *_MODEL_KWARGS, "timeout"}
+        }
+        options["extra"] = {**self.model_kwargs, **(options_given.get("extra") or {}), **others} or None
+        return self.client(options_given.get("model") or options_given.get("model_name")), turns_of(messages), options
 
     # --- tools and formats
 

@@ -133,9 +133,9 @@ def _turn(message: BaseMessage) -> dict[str, Any]:
         if refusal := message.additional_kwargs.get("refusal"):
             turn["refusal"] = refusal
         if thoughts := message.additional_kwargs.get(THOUGHTS):
-            said = turn_of("", (), thoughts)
+            thinking = turn_of("", (), thoughts)
             content = [turn["content"]] if isinstance(turn["content"], str) else turn["content"]
-            turn = {**said, **turn, "content": [*(said["content"] or ()), *filter(None, content)]}
+            turn = {**thinking, **turn, "content": [*(thinking["content"] or ()), *filter(None, content)]}
     if isinstance(message, ToolMessage):
         turn["tool_call_id"] = message.tool_call_id
         if message.status == "error":

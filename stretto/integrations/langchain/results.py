@@ -32,7 +32,7 @@ def chunk_of(event: Event) -> ChatGenerationChunk | None:
         reason = answer.choices[0].finish_reason if answer.choices else None
         message = AIMessageChunk(
             content="",
-            additional_kwargs=_beside(answer),
+            additional_kwargs=_extra_kwargs(answer),
             usage_metadata=usage_of(answer.usage),
             response_metadata=metadata_of(answer, reason),
             chunk_position="last",
@@ -48,12 +48,12 @@ def result_of(answer: Answer) -> ChatResult:
     """Return the answer, or all answers if several were requested."""
     first = Choice(text=answer.text, tool_calls=answer.tool_calls, finish_reason=answer.finish_reason)
     generations = [_generation(answer, choice) for choice in answer.choices or (first,)]
-    generations[0].message.additional_kwargs |= _beside(answer)
+    generations[0].message.additional_kwargs |= _extra_kwargs(answer)
     generations[0].message.usage_metadata = usage_of(answer.usage)  # type: ignore[attr-defined]  # of an AIMessage
     return ChatResult(generations=generations, llm_output={"model_name": answer.route.backend})
 
 
-def _beside(answer: Answer) -> dict[str, Any]:
+def _extra_kwargs(answer: Answer) -> dict[str, Any]:
     """Return what the model's server needs back with the tool results."""
     metadata: dict[str, Any] = {}
     if answer.thoughts and answer.tool_calls:

@@ -37,7 +37,7 @@ def parent_of_stream() -> Parent | BaseRunManager | None:
     return parent
 
 
-def told_of_its_run(
+def with_stream_run(
     config: RunnableConfig | None, kind: type[CallbackManager] | type[AsyncCallbackManager]
 ) -> RunnableConfig:
     """Return the same configuration with a callback that records the run for `parent_of_stream`."""
@@ -45,11 +45,11 @@ def told_of_its_run(
     manager = kind.configure(config.get("callbacks"), None, False, config.get("tags"), None, config.get("metadata"))
     handlers = list(manager.inheritable_handlers)
     if handlers:
-        manager.add_handler(_RunHeard(handlers, list(manager.inheritable_tags)), inherit=False)
+        manager.add_handler(_RunRecorder(handlers, list(manager.inheritable_tags)), inherit=False)
     return {**config, "callbacks": manager}
 
 
-class _RunHeard(BaseCallbackHandler):
+class _RunRecorder(BaseCallbackHandler):
     run_inline = True  # in the context of the code that streams
 
     def __init__(self, handlers: list[BaseCallbackHandler], tags: list[str]) -> None:

@@ -43,8 +43,8 @@ def structured(
             else JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
         )
     else:
-        held = {"schema": convert_to_json_schema(schema, strict=strict), "strict": strict}
-        wanted: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": held}}
+        schema_form = {"schema": convert_to_json_schema(schema, strict=strict), "strict": strict}
+        wanted: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": schema_form}}
         if method == "json_mode":
             # A local model can be constrained to any object; OpenAI has a mode for it; others only see the prompt.
             openai = chat.called.partition(":")[0] in ("openai", *on_this_machine())

@@ -1,4 +1,4 @@
-"""Ray Serve: the server as a deployment of a cluster, with local models as replicas behind it.
+"""Ray Serve: the server as a deployment of a cluster, with local models as its replicas.
 
 Importing this imports Ray, which comes with ``pip install 'stretto[ray]'``.
 """

@@ -1,4 +1,4 @@
-"""The application: the server of `stretto serve` as the ingress, and replicas of a local model behind it."""
+"""The application: the server of `stretto serve` as the ingress, and replicas of a local model."""
 
 import hashlib
 
@@ -116,9 +116,9 @@ class Server:
     async def _gathered(self) -> Gathered:
         here = serve.get_replica_context()
         servers: DeploymentHandle[Any] = serve.get_deployment_handle(here.deployment, here.app_name)
-        asked = servers.broadcast("counted")
+        replies = servers.broadcast("counted")
         try:
-            found = await asked.results_async(timeout_s=_COUNTING_S, return_exceptions=True)
+            found = await replies.results_async(timeout_s=_COUNTING_S, return_exceptions=True)
         except TimeoutError:  # if one hangs, Ray returns none
             found = []
         others = [each for each in found if not isinstance(each, BaseException)]  # one might be shutting down
