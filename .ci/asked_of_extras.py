@@ -63,18 +63,18 @@ def anthropic() -> None:
 def cli() -> None:
     """`stretto ask`."""
     with scripted() as server:
-        said = program("ask", QUESTION, "--model", "openai:scripted", "--base-url", server.openai_url)
-    assert REPLY in said.stdout, said
+        done = program("ask", QUESTION, "--model", "openai:scripted", "--base-url", server.openai_url)
+    assert REPLY in done.stdout, done
 
 
 def chat() -> None:
     """`stretto chat` on a terminal: the question is typed, the answer is seen, Ctrl-D ends it."""
     with scripted() as server:
-        seen = typed(
+        screen = typed(
             [str(BIN / "stretto"), "chat", "--model", "openai:scripted", "--base-url", server.openai_url],
             [("scripted", f"{QUESTION}\r"), ("in moderation", "\x04")],
         )
-        assert "\x1b[?1049h" in seen, "it has not taken the whole terminal"
+        assert "\x1b[?1049h" in screen, "it has not taken the whole terminal"
 
 
 def langchain() -> None:
@@ -103,9 +103,9 @@ def server() -> None:
     """`stretto serve`, asked by OpenAI's SDK."""
     import openai as sdk  # noqa: PLC0415 - what is tried
 
-    with scripted() as behind:
+    with scripted() as upstream:
         serving = subprocess.Popen(
-            [BIN / "stretto", "serve", "--port", "0", "--model", "openai:scripted", "--base-url", behind.openai_url],
+            [BIN / "stretto", "serve", "--port", "0", "--model", "openai:scripted", "--base-url", upstream.openai_url],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -113,10 +113,10 @@ def server() -> None:
             assert serving.stderr is not None
             address = next(found[0] for line in serving.stderr if (found := re.search(r"http://127[\d.]+:\d+", line)))
             with sdk.OpenAI(base_url=f"{address}/v1", api_key="k") as client:
-                told = client.chat.completions.create(
+                completion = client.chat.completions.create(
                     model="scripted", messages=[{"role": "user", "content": QUESTION}]
                 )
-            assert told.choices[0].message.content == REPLY
+            assert completion.choices[0].message.content == REPLY
         finally:
             serving.terminate()
             serving.communicate(timeout=PATIENCE_S)
@@ -134,9 +134,9 @@ def redis() -> None:
     try:
         wait_until(where.exists)
         with (
-            scripted() as behind,
+            scripted() as upstream,
             Stretto(
-                "openai:scripted", base_url=behind.openai_url, settings=Settings(shared=f"unix://{where}")
+                "openai:scripted", base_url=upstream.openai_url, settings=Settings(shared=f"unix://{where}")
             ) as stretto,
         ):
             answer = stretto.ask(QUESTION)
@@ -156,11 +156,11 @@ def prices() -> None:
 
 def local() -> None:
     """The built-in model in torch's operations, with the one warning that names the faster way."""
-    said = answered_here({})
-    assert said.stderr.strip().splitlines() == [
+    done = answered_here({})
+    assert done.stderr.strip().splitlines() == [
         "Local models run in torch's operations, more slowly: numba is not installed. "
         "Run: pip install 'stretto[compiled]'. STRETTO_COMPILED=0 does without it."
-    ], said.stderr
+    ], done.stderr
 
 
 def compiled() -> None:
@@ -176,17 +176,17 @@ def ray() -> None:
 
     from stretto.integrations.ray_serve import RayOptions, build  # noqa: PLC0415
 
-    with scripted() as behind:
+    with scripted() as upstream:
         cluster.init(num_cpus=4, num_gpus=0, include_dashboard=False, object_store_memory=100_000_000)
         try:
             serve.start(http_options={"host": "127.0.0.1", "port": 8765})
-            options = RayOptions(model="openai:scripted", settings={"base_url": behind.openai_url}, server_cpus=0.2)
+            options = RayOptions(model="openai:scripted", settings={"base_url": upstream.openai_url}, server_cpus=0.2)
             serve.run(build(options), name="main", route_prefix="/")
             with sdk.OpenAI(base_url="http://127.0.0.1:8765/v1", api_key="k") as client:
-                told = client.chat.completions.create(
+                completion = client.chat.completions.create(
                     model="scripted", messages=[{"role": "user", "content": QUESTION}]
                 )
-            assert told.choices[0].message.content == REPLY
+            assert completion.choices[0].message.content == REPLY
         finally:
             serve.shutdown()
             cluster.shutdown()
@@ -225,10 +225,10 @@ def core() -> None:
     refused(lambda: __import__("stretto.server"), "prometheus_client", "server")
     refused(lambda: Stretto("openai:scripted", settings=Settings(shared="redis://127.0.0.1:9/0")), "redis", "redis")
     for command, extra in (("ask", "cli"), ("chat", "chat"), ("serve", "server")):
-        said = program(command, QUESTION, fails=True)
-        assert said.returncode == 2, said
-        assert re.search(rf"needs (typer|rich), .*pip install 'stretto\[{extra}\]'", said.stderr), said
-        assert len(said.stderr.splitlines()) == 1, said
+        done = program(command, QUESTION, fails=True)
+        assert done.returncode == 2, done
+        assert re.search(rf"needs (typer|rich), .*pip install 'stretto\[{extra}\]'", done.stderr), done
+        assert len(done.stderr.splitlines()) == 1, done
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "uninstall", "--yes", "openai"], check=True)
     alone = "from stretto import Stretto; Stretto('openai:gpt-5.4-mini', api_key='k')"
@@ -239,14 +239,14 @@ def core() -> None:
 
 def refused(ask: Callable[[], object], package: str, extra: str) -> None:
     """What is asked for must fail with one sentence that names the package and the extra."""
-    said = ""
+    message = ""
     try:
         ask()
     except MissingDependencyError as error:
-        said = str(error)
-    assert package in said, (package, said)
-    assert f"pip install 'stretto[{extra}]'" in said, (extra, said)
-    print(f"  {said}")
+        message = str(error)
+    assert package in message, (package, message)
+    assert f"pip install 'stretto[{extra}]'" in message, (extra, message)
+    print(f"  {message}")
 
 
 def program(*arguments: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
@@ -263,9 +263,9 @@ def answered_here(variables: dict[str, str]) -> subprocess.CompletedProcess[str]
         "assert len(answer.text) > 200 and not answer.warnings, answer\n"
     )
     environment = {**os.environ, **variables, "NUMBA_CACHE_DIR": str(Path.cwd() / "compiled")}
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
-    assert said.returncode == 0, said.stderr
-    return said
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def typed(command: list[str], steps: list[tuple[str, str]]) -> str:
@@ -274,18 +274,18 @@ def typed(command: list[str], steps: list[tuple[str, str]]) -> str:
     if child == 0:
         environment = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1"}
         os.execve(command[0], command, environment)  # noqa: S606 - the program that is tried
-    seen, until = "", time.monotonic() + PATIENCE_S
+    screen, until = "", time.monotonic() + PATIENCE_S
     try:
         for awaited, keys in steps:
-            while awaited not in seen:
-                assert time.monotonic() < until, f"{awaited!r} was not shown, only {seen!r}"
+            while awaited not in screen:
+                assert time.monotonic() < until, f"{awaited!r} was not shown, only {screen!r}"
                 if select.select([terminal], [], [], 1)[0]:
-                    seen += os.read(terminal, 65_536).decode(errors="replace")
+                    screen += os.read(terminal, 65_536).decode(errors="replace")
             os.write(terminal, keys.encode())
     finally:
         os.close(terminal)  # as a window that is closed; the program ends
         os.waitpid(child, 0)
-    return seen
+    return screen
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs into an environment: .ci/install.sh PYTHON WHAT..., with the options that uv and pip share.
-# uv takes seconds where pip takes minutes. It reads none of pip's settings, so it is told them. What it cannot do, pip does.
+# uv takes seconds where pip takes minutes. It reads none of pip's settings, so it gets them as arguments. What it
+# cannot do, pip does.
 set -euo pipefail
 python=$1
 shift

@@ -2,7 +2,7 @@
 
     python .ci/pytest_twice.py tests/browser
 
-Both tries are shown. A test that is not on the list fails the run all the same: the second try tells whether it fails
+Both tries are shown. A test that is not on the list fails the run all the same: the second try shows whether it fails
 always, or depends on order or time, which is a fault of the test.
 """
 
@@ -26,7 +26,7 @@ MAY_FAIL_ONCE: dict[str, str] = {
         "the passages have to be read within its deadline of 3 s"
     ),
     "tests/integrations/langchain/test_fallback_models.py::test_further_models_have_roles_by_name_or_as_chat_models": (
-        "one of its four calls was missing once in some 240 runs; the cause is not known, and the failure tells it now"
+        "one of its four calls was missing once in some 240 runs; the cause is not known, and the failure shows it now"
     ),
     "tests/strategies/test_cascade.py::"
     "test_a_local_main_model_drafts_from_the_answer_that_did_not_stand_and_writes_the_same": (
@@ -35,7 +35,7 @@ MAY_FAIL_ONCE: dict[str, str] = {
 }
 """Why a test may pass at its second try, by its name without parameters: `tests/test_queue.py::test_order`."""
 
-TESTS_FAILED = 1  # pytest's exit status; others tell of an interruption or of wrong arguments
+TESTS_FAILED = 1  # pytest's exit status; others mean an interruption or wrong arguments
 
 
 def tested(

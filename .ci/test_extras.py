@@ -4,7 +4,7 @@
     python .ci/test_extras.py cli server    some of them; `core` is the plain install
 
 The plain install is also asked for what each extra brings: it must say in one sentence which package is missing and
-how it is installed. What is asked stands in `asked_of_extras.py`, which the new environment's interpreter runs.
+how it is installed. What is asked is in `asked_of_extras.py`, which the new environment's interpreter runs.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def works(extra: str, wheel: Path, weights: Path, folder: Path) -> bool:
     named = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
     install(python, constraints, named, *[str(weights)] if extra in WITH_WEIGHTS else [])
     installed = time.monotonic()
-    asked = shutil.copy(SOURCE / ".ci" / "asked_of_extras.py", folder)  # beside no package of ours
+    script = shutil.copy(SOURCE / ".ci" / "asked_of_extras.py", folder)  # next to no package of ours
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([python, asked, extra], cwd=folder, env=environment, check=False).returncode == 0
+    done = subprocess.run([python, script, extra], cwd=folder, env=environment, check=False).returncode == 0
     shutil.rmtree(folder)  # torch takes a gigabyte
     print(
         f"test-extras: {extra}: {'works' if done else 'FAILED'}, installed in {installed - began:.0f} s, "

@@ -1,4 +1,4 @@
-"""Test what takes long, then compiled code for other processors, as far as numba can be told to compile for them.
+"""Test what takes long, then compiled code for other processors, as far as numba can compile for them.
 
     python .ci/test_targets.py                    each in turn
     python .ci/test_targets.py generic haswell    some of them
@@ -94,8 +94,8 @@ def main() -> int:
     lanes = [name for name in names if name in OTHER_CODE], [name for name in names if name not in OTHER_CODE | ALONE]
     failed = [name for name in names if name in ALONE and not passed(name)]
     if all(lanes):
-        with ThreadPoolExecutor() as beside:
-            failed += [name for lane in beside.map(failed_of, lanes) for name in lane]
+        with ThreadPoolExecutor() as lanes_pool:
+            failed += [name for lane in lanes_pool.map(failed_of, lanes) for name in lane]
     else:
         failed += [name for lane in lanes for name in lane if not passed(name)]
     for name in failed:
@@ -104,7 +104,7 @@ def main() -> int:
 
 
 def failed_of(lane: Sequence[str]) -> list[str]:
-    """Run the tests for each of these in turn, in one process beside another lane.
+    """Run the tests for each of these in turn, in one process next to another lane.
 
     Returns:
         those that failed.
@@ -118,8 +118,8 @@ def failed_of(lane: Sequence[str]) -> list[str]:
 
 def usual() -> list[str]:
     """All that is run where none is named: not the processor that this one is as good as, nor its own number type."""
-    told = Path("/proc/cpuinfo")
-    flags = told.read_text(encoding="utf-8") if told.exists() else ""
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
     own = {"properties"} if not flags or "avx512f" in flags else {"properties", "haswell"}
     own.add(str(chosen_dtype(None, torch.device("cpu"))).removeprefix("torch."))
     return [name for name in TARGETS if name not in own]

@@ -190,7 +190,7 @@ def passed(run: Run, folder: Path, sources: Path) -> bool:
     """Run the tests in an environment; its folder is removed again."""
     began = time.monotonic()
     programs = folder / "bin"
-    # The folder of the sources holds the recipes, and no package beside them.
+    # The folder of the sources holds the recipes, and no package next to them.
     environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": ""}
     where = "import recipes, stretto, sys; sys.exit(not stretto.__file__.startswith(sys.prefix))"
     subprocess.run([programs / "python", "-c", where], cwd=folder, env=environment, check=True)

@@ -1,7 +1,7 @@
-"""What an adapter kept beside the weights costs: steps and prompts with adapters, over those without.
+"""What an adapter kept apart from the weights costs: steps and prompts with adapters, over those without.
 
     python benchmarks/adapters.py                            SmolLM2 as it is stored, two LoRAs of rank 16 and one of 64
-    python benchmarks/adapters.py --clock cpu --threads 1    processor time, beside other work on the machine
+    python benchmarks/adapters.py --clock cpu --threads 1    processor time, next to other work on the machine
 
 The adapters change all products of all layers, by random numbers. The tasks take turns within a round. Milliseconds and
 the quotient, medians with spread of the rounds.

@@ -281,8 +281,8 @@ def _generated(model: Any, text: Sequence[int], *, cached: bool) -> list[int]:
     options = {"max_new_tokens": _LENGTH, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     options["use_cache"] = cached
     with torch.inference_mode():
-        said = model.generate(ids, attention_mask=torch.ones_like(ids), **options)
-    answer: list[int] = said[0, len(text) :].tolist()
+        generated = model.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    answer: list[int] = generated[0, len(text) :].tolist()
     return answer
 
 

@@ -7,7 +7,7 @@
     python benchmarks/batching.py --ours --model local:./model.gguf    only what `auto` gains over one token at a time
 
 With ``--ours`` both methods take turns, first one and then the other; quotients of pairs are shown, of the time of day
-and of the processor's, so it can run beside other work. Beside them stands what `auto` does more than one token at a
+and of the processor's, so it can run next to other work. Next to them is what `auto` does more than one token at a
 time, which no other work can change: rows that a forward evaluates for each token, and the share of the time that goes
 into looking for drafts. Requests come all at once, and so that prompts are read between
 the steps of others: as many as there are at once go on, and the next one comes when one ends.
@@ -15,7 +15,7 @@ the steps of others: as many as there are at once go on, and the next one comes 
 Same weights, prompts, dtype and number of new tokens, greedy, no end token; all requests come at once, and
 repetitions alternate between the methods. The engine uses as many threads as it chooses itself, each peer at each size
 one or all, whichever is faster in a trial. The peers are ``generate_batch``'s manager and, where that cannot run, or
-beside it, ``generate`` on a batch padded on the left. The manager's time counts from the first request it is given, so
+as well, ``generate`` on a batch padded on the left. The manager's time counts from the first request it is given, so
 that what it takes to set up is left out. No keys and values are kept from one repetition to the next.
 Last, the points of one answer: all in one batch against one after the other.
 """
@@ -290,7 +290,7 @@ def methods(engine: Engine, peer: Any, tokens: int) -> dict[str, Callable[[Promp
     found["transformers generate, padded"] = partial(padded, peer, tokens=tokens)
     try:
         continuous(peer, [(5, 6, 7)], 4)
-    except Exception as error:  # noqa: BLE001 - whatever keeps the peer from running here is told
+    except Exception as error:  # noqa: BLE001 - whatever keeps the peer from running here is printed
         console.print(f"transformers' generate_batch cannot run here: {type(error).__name__}: {error}")
     else:
         found["transformers generate_batch"] = partial(continuous, peer, tokens=tokens)
@@ -404,7 +404,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--ours", action="store_true", help="only what auto gains over one token at a time")
-    parser.add_argument("--threads", type=int, help="with --ours; 1 beside other work: several wait for each other")
+    parser.add_argument("--threads", type=int, help="with --ours; 1 next to other work: several wait for each other")
     parser.add_argument("--questions", action="store_true", help="with --ours, only questions: text that is new")
     parser.add_argument("--redraw", action="store_true", help="measure nothing; use the kept figures")
     parser.add_argument("--update-docs", action="store_true", help="write benchmarks/results/batching.md")

@@ -89,7 +89,7 @@ def soak_markdown(results: Row) -> str:
     ends = ", ".join(f"{count} {reason}" for reason, count in sorted(results["reasons"].items()))
     kept = (
         ("requests, by how they ended", ends),
-        ("not told of their end exactly once", str(results["ends_missing"])),
+        ("whose end was not reported exactly once", str(results["ends_missing"])),
         ("slots of keys and values left", str(results["slots_left"])),
         ("threads left", str(results["threads_left"])),
         ("greedy answers compared with those given alone", str(results["compared"])),
@@ -105,7 +105,7 @@ def soak_markdown(results: Row) -> str:
 
 
 def _pair(values: Sequence[float], digits: int) -> str:
-    return ", ".join(f"{value:.{digits}f}" for value in values) or "not told"
+    return ", ".join(f"{value:.{digits}f}" for value in values) or "not known"
 
 
 def _slope(slope: Row) -> str:
@@ -165,8 +165,8 @@ def draw_soak(results: Row, file: Path) -> None:
         memory = results["memory"]
         axes.plot([at for at, _ in memory], [size / 2**20 for _, size in memory], linewidth=1, color=colours.accent)
         axes.axvline(0, color=colours.field, linewidth=0.8)
-        for side, said in (("right", "warm-up "), ("left", " measured")):
-            axes.text(0, 0.05, said, transform=axes.get_xaxis_transform(), ha=side, color=colours.dim, fontsize=9)
+        for side, label in (("right", "warm-up "), ("left", " measured")):
+            axes.text(0, 0.05, label, transform=axes.get_xaxis_transform(), ha=side, color=colours.dim, fontsize=9)
         axes.set(xlabel="requests sent after the warm-up", ylabel="memory of the process, MiB")
         axes.set_ylim(bottom=0)
         figure.suptitle(f"{results['machine']}, {results['options']['dtype']}", fontsize=9)

@@ -1,7 +1,7 @@
 """Products of a prompt's rows with weights in few bits: as whole numbers, or unpacked into floats before.
 
     python benchmarks/block_products.py
-    python benchmarks/block_products.py --clock cpu    processor time, beside other work on the machine
+    python benchmarks/block_products.py --clock cpu    processor time, next to other work on the machine
 
 The shapes are those of SmolLM2-135M; one layer is all four products. What is unpacked is unpacked before the clock
 starts, so those columns are the least that unpacking into tiles could take. Milliseconds of a layer, medians with
@@ -43,11 +43,11 @@ def ways() -> dict[str, list[Way]]:
     for outer, inner in SHAPES:
         weight = draw.normal(size=(outer, inner)).astype(np.float32)
         for bits in (4, 8):
-            held = Blocks.joined([rounded_to(f"int{bits}", weight)])
-            found.setdefault(f"whole numbers, {bits} bits", []).append(held)
+            blocks = Blocks.joined([rounded_to(f"int{bits}", weight)])
+            found.setdefault(f"whole numbers, {bits} bits", []).append(blocks)
             if bits == 8:
                 continue
-            dense = held.dense()
+            dense = blocks.dense()
             found.setdefault("float32, our panels", []).append(
                 Panels.of(dense, layout_for([dense], dtype=torch.float32))
             )

@@ -45,7 +45,7 @@ async def measured(by: Any, keep: Path | None) -> Calibration:
 
 
 def row(by: str, found: Calibration) -> dict[str, Any]:
-    """The figures of one way to tell how sure the small model is."""
+    """The figures of one way to measure how sure the small model is."""
     points = [asdict(point) for point in found.curve]
     small, large = found.alone
     scores = {

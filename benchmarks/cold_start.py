@@ -2,8 +2,8 @@
 
     python benchmarks/cold_start.py              medians of three runs
     python benchmarks/cold_start.py --runs 1
-    python benchmarks/cold_start.py --model local:smollm2 --model local:./model.gguf     other models, beside llama.cpp
-    python benchmarks/cold_start.py --model local:smollm2 --busy 2      beside two programs that compute all the time
+    python benchmarks/cold_start.py --model local:smollm2 --model local:./model.gguf     other models, and llama.cpp
+    python benchmarks/cold_start.py --model local:smollm2 --busy 2      next to two programs that compute all the time
     python benchmarks/cold_start.py --model local:smollm2 --keep NAME   keeps the figures in benchmarks/results/
 
 The wheel is built and installed into a new virtual environment, which takes its other packages from this one. Each run
@@ -11,9 +11,9 @@ is a separate process: `stretto ask`, from its start to its end. Cold, no code i
 the next run the compiler, which outlives the first answer, is waited for. All answers have to be alike.
 
 With ``--model``, nothing that is kept of a model is there in the first run either. One program asks once through the
-Python API and tells when the first text came and when it had closed the client, and another one asks llama.cpp
+Python API and prints when the first text came and when it had closed the client, and another one asks llama.cpp
 (xllamacpp) for as many tokens, directly afterwards. Processor time counts all threads and the compiler as far as it was
-waited for; beside other work on the machine it says more than seconds do.
+waited for; next to other work on the machine it says more than seconds do.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ class Installation:
 
     @property
     def stores(self) -> list[Path]:
-        """Where compiled code is kept: beside the package, or in the user's folder."""
+        """Where compiled code is kept: next to the package, or in the user's folder."""
         (package,) = self.folder.glob("lib/python*/site-packages/stretto")
         fingerprint = self.run("python", "-P", "-c", FINGERPRINT).stdout.strip()
-        beside = package / "local_engine" / "kernels" / "__pycache__" / fingerprint
-        return [beside, self.home / ".cache" / "stretto" / "compiled" / fingerprint]
+        in_package = package / "local_engine" / "kernels" / "__pycache__" / fingerprint
+        return [in_package, self.home / ".cache" / "stretto" / "compiled" / fingerprint]
 
     @property
     def kept_weights(self) -> Path:
@@ -293,7 +293,10 @@ def compiler_killed(installed: Installation, store: Path) -> Iterator[None]:
         time.sleep(0.05)
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"compile_parts" in (said := process.read_bytes()) and str(store.parent).encode() in said:
+            if (
+                b"compile_parts" in (command_line := process.read_bytes())
+                and str(store.parent).encode() in command_line
+            ):
                 os.kill(int(process.parent.name), signal.SIGKILL)
         except OSError:
             continue

@@ -138,7 +138,7 @@ def rows_of(asked: Sequence[Sequence[Vote]]) -> list[dict[str, Any]]:
     return rows
 
 
-def told(rows: Sequence[dict[str, Any]]) -> Table:
+def table_of(rows: Sequence[dict[str, Any]]) -> Table:
     """The rows as a table."""
     table = Table("rule", "calls", "right", "as all samples", box=None, header_style="dim")
     for row in rows:
@@ -187,7 +187,7 @@ def main() -> None:
     given = parser.parse_args()
     asked = asyncio.run(asked_all(given))
     rows = rows_of(asked)
-    console.print(machine(), told(rows))
+    console.print(machine(), table_of(rows))
     result = {"machine": machine(), "model": given.model, "samples": given.samples, "questions": len(asked)}
     save("consensus", {**result, "rows": rows})
     draw({**result, "rows": rows})

@@ -1,4 +1,4 @@
-"""The engine's decoding methods beside transformers' and arctic-inference's: same weights, prompts, dtype, one run.
+"""The engine's decoding methods compared with transformers' and arctic-inference's: one run, same weights.
 
     python benchmarks/decoding.py                                  everything on the pocket model and SmolLM2: hours
     python benchmarks/decoding.py --model local:pocket             about a quarter of an hour on 2 cores
@@ -14,13 +14,14 @@
 Repetitions alternate between the methods, in a random order each time; a method's turn begins with a short answer that
 does not count. Ours take a few turns in a repetition: theirs are as long as a peer's then. Continued are Python files
 that the pocket model was not trained on, questions of its encyclopaedia, and texts to be transformed, each greedily and
-sampled at temperature 0.7. A larger model with random weights shows what a step costs beside the time in which memory
+sampled at temperature 0.7. A larger model with random weights shows what a step costs, over the time in which memory
 can be read.
 
-Speeds are told from the first token to the last; speed-ups are those within one repetition. Answers are compared with
-those of one token at a time: in float32 ours must be the same; in bfloat16 sums of other lengths round otherwise, so it
-is told how many are. What peers draw at random depends on their own generators and is not compared. Small models loop
-when they decode greedily, which flatters every drafter: the share of distinct 4-grams is told beside the speed.
+Speeds are measured from the first token to the last; speed-ups are those within one repetition. Answers are compared
+with those of one token at a time: in float32 ours must be the same; in bfloat16 sums of other lengths round otherwise,
+and is counted how many are. What peers draw at random depends on their own generators and is not compared. Small
+models loop when they decode greedily, which flatters every drafter: the share of distinct 4-grams is reported with the
+speed.
 
 The draft model, ours and the peers', is a copy of the model's own first layers unless --draft names a better one: it
 shows what the method costs more than what it can gain. Nothing is remembered from one answer to the next.
@@ -101,7 +102,7 @@ class Bench:
             small = prepare(options.draft or f"{source.name}, first layers", drafts[1], self.tokenizer)
         if small is not None and not options.draft:
             self.notes.append(f"The draft model is a copy of the model's own first {DRAFT_LAYERS} layers, not trained.")
-        # The folder, because an adapter for `lexical` stands in it.
+        # The folder, because an adapter for `lexical` is in it.
         self.model = replace(prepare(source.name, ours, self.tokenizer), folder=source.folder)
         drafters = {name: make for name, make in DRAFTERS.items() if name not in LOSSY} | {RESTING: _resting}
         self._engine = Engine(

@@ -1,4 +1,4 @@
-"""`auto` on a real model: beside one token at a time and each source of drafts, and what rows cost.
+"""`auto` on a real model: compared with one token at a time and each source of drafts, and what rows cost.
 
     python benchmarks/decoding_real.py FOLDER                               float32 and bfloat16, on all processors
     python benchmarks/decoding_real.py smollm2 --dtype stored               as the file stores the weights
@@ -116,7 +116,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Timed:
-    """One answer: its tokens, milliseconds per token behind the first one, and tokens and rows of a step."""
+    """One answer: its tokens, milliseconds per token after the first one, and tokens and rows of a step."""
 
     tokens: tuple[int, ...]
     ms: float
@@ -138,10 +138,10 @@ def answer(engine: Engine, ids: tuple[int, ...], method: str, length: int, clock
             figures = event.figures
             if event.error is not None:
                 raise event.error
-    behind = sum(counts[1:])
-    if figures is None or behind == 0:
+    following = sum(counts[1:])
+    if figures is None or following == 0:
         raise ValueError(f"an answer by {method} has no tokens to be timed")
-    spent = 1e3 * (times[-1] - times[0]) / behind
+    spent = 1e3 * (times[-1] - times[0]) / following
     return Timed(tuple(handle.sequence.generated), spent, figures.tokens / figures.steps, figures.rows / figures.steps)
 
 
@@ -224,7 +224,7 @@ def _ratio(own: Sequence[Timed], others: Sequence[float]) -> dict[str, float]:
 def cost_of_rows(
     model: LoadedModel, repetitions: int, clock: Clock, counts: Sequence[int] = ROWS
 ) -> dict[int, dict[str, float]]:
-    """Milliseconds of a step behind 128 tokens by its rows, in turns."""
+    """Milliseconds of a step after 128 tokens by its rows, in turns."""
     text = [7 + 13 * place % 4000 for place in range(129)]
     ids, places = torch.tensor([text[:-1]]), torch.arange(128)
     times: dict[int, list[float]] = defaultdict(list)
@@ -312,30 +312,30 @@ def show(found: dict[str, Any]) -> None:
     console.print(f"a step of 1 row: {_shown(found['costs'][1])} ms; of more, in steps of 1 row: {costs}")
     if found["as_transformers_float32"] is not None:
         console.print(f"as transformers in float32: {found['as_transformers_float32']}")
-    for said in missed(found):
-        console.print(f"[bold]missed:[/bold] {said}")
+    for line in missed(found):
+        console.print(f"[bold]missed:[/bold] {line}")
 
 
 def missed(found: dict[str, Any]) -> list[str]:
     """The bars that the figures miss."""
-    costs, said = found["costs"], []
+    costs, lines = found["costs"], []
     if (ratio := costs[8]["median"] / costs[1]["median"]) > MOST_OF_EIGHT_ROWS:
-        said.append(f"8 rows cost {ratio:.2f} of one, more than {MOST_OF_EIGHT_ROWS}")
+        lines.append(f"8 rows cost {ratio:.2f} of one, more than {MOST_OF_EIGHT_ROWS}")
     for row in found["rows"]:
         if not row["same"]:
-            said.append(f"{row['workload']}: {row['method']} gives another answer")
+            lines.append(f"{row['workload']}: {row['method']} gives another answer")
         if row["method"] != "auto":
             continue
         for other, most in (("best", MOST_OF_THE_BEST), ("plain", MOST_OF_PLAIN), ("lookup", MOST_OF_LOOKUP)):
             ratio = row[f"over_{other}"]["median"]
             if ratio > most and (other != "lookup" or row["workload"] in EDITS):
-                said.append(f"{row['workload']}: auto takes {ratio:.2f} of {other}, more than {most}")
+                lines.append(f"{row['workload']}: auto takes {ratio:.2f} of {other}, more than {most}")
     for row in found["second"]:
         if not row["same"]:
-            said.append(f"second {row['pair']}: another answer")
+            lines.append(f"second {row['pair']}: another answer")
         if (ratio := row["over_without"]["median"]) > MOST_OF_FORGETFUL:
-            said.append(f"second {row['pair']}: {ratio:.2f} of the time without, more than {MOST_OF_FORGETFUL}")
-    return said
+            lines.append(f"second {row['pair']}: {ratio:.2f} of the time without, more than {MOST_OF_FORGETFUL}")
+    return lines
 
 
 def _shown(spread: dict[str, float]) -> str:

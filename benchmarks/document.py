@@ -1,4 +1,4 @@
-"""Long documents: time over the critical path, needles in up to 1,000 windows, LangChain beside it, the own time.
+"""Long documents: time over the critical path, needles in up to 1,000 windows, LangChain's figures, the own time.
 
     python benchmarks/document.py [--repeats 5] [--picture]
 
@@ -224,7 +224,7 @@ async def _ask(backend: ScriptedBackend, question: str, document: Document) -> A
 
 
 def own_time(repeats: int) -> dict[str, Any]:
-    """Processor seconds for 10 MB of text, cut and counted, and for a PDF of 300 pages beside pypdf's own."""
+    """Processor seconds for 10 MB of text, cut and counted, and for a PDF of 300 pages, over pypdf's own."""
     document = Document(text=haystack(10_000_000, 10))
     data = _pdf(300)
     times: dict[str, list[float]] = {"cut_10_mb": [], "pdf": [], "pypdf": []}

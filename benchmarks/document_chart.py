@@ -15,7 +15,7 @@ __all__ = ["draw"]
 
 
 def draw(result: Mapping[str, Any]) -> None:
-    """Draw time, calls and tokens beside LangChain's, needles by length, and the library's own time."""
+    """Draw time, calls and tokens next to LangChain's, needles by length, and the library's own time."""
     plot(IMAGES / "document-figures", lambda plt, colours: _drawn(result, plt, colours))
 
 

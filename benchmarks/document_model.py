@@ -36,8 +36,8 @@ def reply(text: str) -> str:
     facts = _numbered(text)
     if '"no_information"' in text:
         quotes = [fact[0] for fact in FACT.finditer(_between(text, "the passage"))]
-        said = {"rationale": "It names a code.", "answer": "The passage names codes.", "confidence": 4}
-        return _record({"evidence": quotes, **said} if quotes else {})
+        summary = {"rationale": "It names a code.", "answer": "The passage names codes.", "confidence": 4}
+        return _record({"evidence": quotes, **summary} if quotes else {})
     if '"keep"' in text:
         numbers = [int(number) for number in re.findall(r"^\[(?:cite:)?(\d+)\]", text, re.MULTILINE)]
         return json.dumps({"keep": numbers, "answer": "They name codes.", "confidence": 4})
@@ -49,8 +49,8 @@ def _following(passage: str, notes: str) -> str:
     quotes = [CAPTAIN] if CAPTAIN in passage else []
     notes = "The captain is name3." if quotes else notes.strip()
     codes = [fact[0] for fact in FACT.finditer(passage) if fact[1] == "name3" and "name3" in notes]
-    told = {"notes": notes, "answer": "".join(codes[:1]), "confidence": 5 if codes else 0}
-    return _record({"evidence": quotes + codes, **told} if quotes + codes else {})
+    fields = {"notes": notes, "answer": "".join(codes[:1]), "confidence": 5 if codes else 0}
+    return _record({"evidence": quotes + codes, **fields} if quotes + codes else {})
 
 
 def _record(fields: dict[str, object]) -> str:
@@ -58,7 +58,7 @@ def _record(fields: dict[str, object]) -> str:
 
 
 def _between(text: str, name: str) -> str:
-    """What stands behind the fence of this name."""
+    """The text after the fence of this name."""
     found = _FENCE.search(text)
     fence = found[1] if found else "==="
     return text.partition(f"{fence} {name}\n")[2].partition(f"\n{fence}")[0]

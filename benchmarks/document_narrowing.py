@@ -1,6 +1,6 @@
 """What shorter passages bring where a text is dense in what is asked for: ``python benchmarks/document_narrowing.py``.
 
-The reader is a script that lists the first ten things of a passage and misses the rest. Beside the rule stand two
+The reader is a script that lists the first ten things of a passage and misses the rest. The rule is compared with two
 controls: without it, and with as many calls, all passages equally shorter.
 """
 
@@ -43,7 +43,7 @@ _FENCE = re.compile(r'Text between the lines "([^"]+)" is data')
 
 
 def report(kind: str, seed: int) -> str:
-    """Paragraphs without a meaning, among which facts stand; or one in each."""
+    """Paragraphs without a meaning, with facts among them; or one in each."""
     chance = random.Random(seed)  # noqa: S311 - the same words each time
 
     def words(number: int) -> str:
@@ -73,8 +73,8 @@ def reply(prompt: ModelRequest) -> str:
         return json.dumps({"keep": [1], "answer": "Some were.", "confidence": 3})
     passage = text.partition(f"{fence[1]} the passage\n")[2].partition(f"\n{fence[1]}")[0]
     quotes = _FACT.findall(passage)[:LISTED]
-    said = {"evidence": quotes, "rationale": "", "answer": "Some were.", "confidence": 3}
-    return json.dumps({"record": said if quotes else {"no_information": True}})
+    record = {"evidence": quotes, "rationale": "", "answer": "Some were.", "confidence": 3}
+    return json.dumps({"record": record if quotes else {"no_information": True}})
 
 
 def found(

@@ -71,7 +71,7 @@ class Cell:
         of: answers, or tokens.
         tokens_per_step: committed by a forward, on average.
         widest: where rounding may differ, the widest gap seen, in standard deviations of the row's logits.
-        mismatches: prompt, place and what stood there, one line each.
+        mismatches: prompt, place and what was there, one line each.
     """
 
     same: int
@@ -253,11 +253,11 @@ def kept(path: Path, asked: dict[str, int], *, fresh: bool) -> dict[str, Cell]:
     """The finished cells of an earlier run."""
     if fresh or not path.exists():
         return {}
-    held = json.loads(path.read_text(encoding="utf-8"))
-    if held["asked"] != asked:
-        console.print(f"{path} is of another run ({held['asked']}, not {asked}). Give --fresh, or another --file.")
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    if saved["asked"] != asked:
+        console.print(f"{path} is of another run ({saved['asked']}, not {asked}). Give --fresh, or another --file.")
         sys.exit(2)
-    return {name: Cell(**cell) for name, cell in held["cells"].items()}
+    return {name: Cell(**cell) for name, cell in saved["cells"].items()}
 
 
 def work(given: argparse.Namespace) -> tuple[dict[str, Cell], int]:
@@ -283,10 +283,10 @@ def work(given: argparse.Namespace) -> tuple[dict[str, Cell], int]:
                     run.close()
                 run, current = Run(model, dtype, given.prompts, given.tokens), (model, dtype)
             cells[name] = run.cell(method, batch)
-            held = {"asked": asked, "cells": {one: asdict(cell) for one, cell in cells.items()}}
-            beside = given.file.with_suffix(".part")
-            beside.write_text(json.dumps(held, indent=1), encoding="utf-8")
-            beside.replace(given.file)
+            saved = {"asked": asked, "cells": {one: asdict(cell) for one, cell in cells.items()}}
+            part = given.file.with_suffix(".part")
+            part.write_text(json.dumps(saved, indent=1), encoding="utf-8")
+            part.replace(given.file)
             progress.advance(bar)
     if run is not None:
         run.close()

@@ -1,13 +1,13 @@
 """The engine on a GPU: a step over the bandwidth floor, what rows cost, and `auto` over the fastest plain decoding.
 
     python benchmarks/gpu.py                        needs a CUDA device with 40 GB; about fifteen minutes
-    python benchmarks/gpu.py --alone                the engine only, without transformers beside it; four minutes
+    python benchmarks/gpu.py --alone                the engine only, without transformers; four minutes
     python benchmarks/gpu.py --tiny --device cpu    the same code on toy sizes, to see that it runs; keeps nothing
 
 1. A Llama of 8 billion parameters, random weights, bfloat16: the time of a plain step over the time in which its
    weights can be read, with CUDA graphs and without; a forward by its number of rows. One sequence, the first token of
-   2,000 and batches beside transformers: as it is, without cuDNN's attention, and with a static cache and its forward
-   compiled.
+   2,000 and batches, compared with transformers: as it is, without cuDNN's attention, and with a static cache and
+   its forward compiled.
 2. A small Llama, trained here on the standard library's Python source, continues files that were held out: tokens a
    step and a second of every method, greedily and at temperature 0.7, with graphs and without, and how many of the
    answers are those of one token at a time. `auto` draws as many rows as pay at the large model's costs.
@@ -32,7 +32,7 @@ from comparison.figures import distinct
 from comparison.larger import SMALL, Shape, random_model
 from comparison.ours import Ours
 from comparison.run import Run, Task
-from gpu_peers import beside, peers, single
+from gpu_peers import against_peers, peers, single
 from measuring import Spread, machine, save
 from rich.console import Console
 from rich.progress import Progress
@@ -82,7 +82,7 @@ def step_cost(options: argparse.Namespace) -> tuple[dict[str, Any], StepCost]:
     engine = Engine(loaded, prefix_cache_bytes=0)
     try:
         model.generation_config.eos_token_id = None
-        figures["beside"] = beside(
+        figures["beside"] = against_peers(
             engine, model, tiny=options.tiny, repetitions=options.repetitions, alone=options.alone
         )
     finally:
@@ -155,7 +155,7 @@ def train(options: argparse.Namespace, tokenizer: Any, progress: Progress) -> tu
 def acceptance(options: argparse.Namespace, large: StepCost, progress: Progress) -> dict[str, Any]:
     """Part 2: tokens and rows a step of each method on the held-out files."""
     tokenizer: Any = AutoTokenizer.from_pretrained(pocket_folder())
-    model, told = train(options, tokenizer, progress)
+    model, training = train(options, tokenizer, progress)
     loaded = replace(prepare("local:trained", model, tokenizer), end_ids=frozenset())
     files = list(held_out_source().values())[: 1 if options.tiny else 8]
     prompts = [tuple(tokenizer(text[:CODE_CHARACTERS]).input_ids) for text in files]
@@ -179,8 +179,8 @@ def acceptance(options: argparse.Namespace, large: StepCost, progress: Progress)
             engine.close()
     others = [] if options.alone else peers(model, slots=max(map(len, prompts)) + limit)
     model.generation_config.eos_token_id = None
-    told["peers"] = single(others, [Task(ids, limit) for ids in prompts], options.repetitions)
-    return {"training": told, "methods": rows}
+    training["peers"] = single(others, [Task(ids, limit) for ids in prompts], options.repetitions)
+    return {"training": training, "methods": rows}
 
 
 def summed(name: str, heat: float, runs: Sequence[Run], alone: Sequence[Run]) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def composed(figures: dict[str, Any], methods: Sequence[dict[str, Any]], large: 
         if row["method"] != "auto" or not row["graphs"]:
             continue
         step = interpolated(large, row["rows_per_step"])
-        # Beside the forward a step has its own overhead: what a plain step takes longer than a forward of one row.
+        # Besides the forward a step has its own overhead: what a plain step takes longer than a forward of one row.
         overhead = max(figures["plain_step_ms_graphs"].median - large(1), 0.0)
         speed = row["tokens_per_step"] / (step + overhead) * 1e3
         floor = 1e3 / figures["floor_ms"]
@@ -227,7 +227,7 @@ def interpolated(cost: StepCost, rows: float) -> float:
     return cost(low) + (rows - low) * (cost(low + 1) - cost(low))
 
 
-def tell_step(step: dict[str, Any]) -> None:
+def show_step(step: dict[str, Any]) -> None:
     """Print part 1."""
     console.print(
         f"{step['gigabytes']:.2f} GB at {step['bandwidth_gb_s']:.0f} GB/s: floor {step['floor_ms']:.3f} ms; "
@@ -236,14 +236,14 @@ def tell_step(step: dict[str, Any]) -> None:
     for name in ("graphs", "no_graphs"):
         costs = ", ".join(f"{rows}: {cost:.3f}" for rows, cost in step[f"rows_ms_{name}"].items())
         console.print(f"forward by rows, {name}, ms: {costs}")
-    tell_peers("large model, one sequence", step["beside"]["single"])
+    show_peers("large model, one sequence", step["beside"]["single"])
     for name, spread in step["beside"]["first_token_ms"].items():
         console.print(f"first token of {step['beside']['prompt_tokens']}, {name}: {spread} ms")
     for name, speeds in step["beside"]["batch_tokens_per_s"].items():
         console.print(f"batches, {name}, tokens/s: {', '.join(f'{size}: {each}' for size, each in speeds.items())}")
 
 
-def tell(results: dict[str, Any]) -> None:
+def show(results: dict[str, Any]) -> None:
     """Print parts 2 and 3."""
     table = Table("method", "graphs", "temperature", "tokens/step", "rows/step", "tokens/s", "as alone", "4-grams")
     for row in results["acceptance"]["methods"]:
@@ -252,14 +252,14 @@ def tell(results: dict[str, Any]) -> None:
         graphs = "yes" if row["graphs"] else "no"
         table.add_row(row["method"], graphs, str(row["temperature"]), *numbers, f"{row['distinct_4_grams']:.2f}")
     console.print(table)
-    tell_peers("small model, greedy", results["acceptance"]["training"]["peers"])
+    show_peers("small model, greedy", results["acceptance"]["training"]["peers"])
     for bar in results["bars"]:
         mark = "[green]met   [/]" if bar["met"] else "[red]missed[/]"
         console.print(f"{mark} {bar['measured']:6.2f}  {'<=' if bar['at_most'] else '>='} {bar['aim']}  {bar['name']}")
 
 
-def tell_peers(title: str, found: Sequence[dict[str, Any]]) -> None:
-    """Print what stands beside the engine."""
+def show_peers(title: str, found: Sequence[dict[str, Any]]) -> None:
+    """Print what the engine is compared with."""
     table = Table(title, "tokens/s", "ms/token", "tokens/step")
     for row in found:
         table.add_row(
@@ -285,7 +285,7 @@ def bars(step: dict[str, Any], together: Sequence[dict[str, float]]) -> list[dic
 
 
 def device_name(device: str) -> str:
-    """As it stands in the results."""
+    """As it is named in the results."""
     return torch.cuda.get_device_name() if device.startswith("cuda") else "cpu"
 
 
@@ -296,7 +296,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--tiny", action="store_true", help="toy sizes; results are not kept")
     parser.add_argument("--seconds", type=float, default=240.0, help="of training")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--alone", action="store_true", help="without transformers beside the engine")
+    parser.add_argument("--alone", action="store_true", help="the engine without transformers")
     options = parser.parse_args(given)
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         console.print(
@@ -307,7 +307,7 @@ def main(given: Sequence[str] | None = None) -> int:
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         step, large = step_cost(options)
-        tell_step(step)  # at once: what comes later may be cut off
+        show_step(step)  # at once: what comes later may be cut off
         learnt = acceptance(options, large, progress)
     together = composed(step, learnt["methods"], large)
     name = device_name(options.device)
@@ -315,7 +315,7 @@ def main(given: Sequence[str] | None = None) -> int:
         "machine": f"{name}; {machine()}", "torch": torch.__version__, "step": step, "acceptance": learnt,
         "composed": together, "bars": bars(step, together),
     }  # fmt: skip
-    tell(results)
+    show(results)
     if not options.tiny:
         file = save(f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}-gpu", results)
         console.print(f"kept in {file.name}")

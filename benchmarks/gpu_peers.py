@@ -1,4 +1,4 @@
-"""What stands beside the engine on a GPU: transformers' own ways to decode one sequence, a long prompt, and batches."""
+"""What the engine is compared with on a GPU: transformers' ways to decode one sequence, a long prompt, batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transformers import GenerationConfig
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["beside", "peers", "single"]
+__all__ = ["against_peers", "peers", "single"]
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def batches_of_peer(model: Any, sizes: Sequence[int], tokens: int, repetitions: 
     return {size: Spread.of([run(size) for _ in range(repetitions + 1)][1:]) for size in sizes}
 
 
-def beside(engine: Engine, model: Any, *, tiny: bool, repetitions: int, alone: bool = False) -> dict[str, Any]:
+def against_peers(engine: Engine, model: Any, *, tiny: bool, repetitions: int, alone: bool = False) -> dict[str, Any]:
     """All of it for one model: one sequence, a long prompt, batches; with ``alone`` the engine's figures only."""
     limit, prompt, sizes = (8, 40, (1, 2)) if tiny else (128, 2000, (1, 4, 16))
     ours = Ours(engine, "autoregressive")

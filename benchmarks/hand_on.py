@@ -3,8 +3,8 @@
     python benchmarks/hand_on.py                     8 questions, two pairs of models
     python benchmarks/hand_on.py --questions 3
 
-The small model's answer never stands here, so every question is answered by both. The large model is SmolLM2-135M in
-float32. The small one is the pocket model, which writes in other words, or SmolLM2 with its weights in blocks of 4
+The small model's answer is never accepted here, so every question is answered by both. The large model is SmolLM2-135M
+in float32. The small one is the pocket model, which writes in other words, or SmolLM2 with its weights in blocks of 4
 bits, which writes nearly the same. Answers are greedy and equal in both ways. Counted are the forwards of the large
 model, which are the same on every machine, and the processor time from its first token to its last.
 """

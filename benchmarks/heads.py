@@ -1,4 +1,4 @@
-"""What the bound of heads is worth, and what it costs: uvicorn's parsers beside each other.
+"""What the bound of heads is worth, and what it costs: uvicorn's parsers compared.
 
     python benchmarks/heads.py
 

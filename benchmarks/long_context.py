@@ -1,15 +1,15 @@
 """Documents longer than the window: what is found in them, how long it takes, and what it needs.
 
-    python benchmarks/long_context.py                         the pocket model, with the adapter beside its weights
+    python benchmarks/long_context.py                         the pocket model, with the adapter next to its weights
     python benchmarks/long_context.py --adapter FILE --control FILE
     python benchmarks/long_context.py --only focus --documents 20 --questions 1      one code in each document
     python benchmarks/long_context.py --quick                 little of everything; writes nothing
 
-Passkey: sentences such as "The code of Anna is 48213." stand at drawn places of a document made of prose, source code
-and words in no order. The question for one of them is a chat message behind the document. It counts as found if greedy
+Passkey: sentences such as "The code of Anna is 48213." are at drawn places of a document made of prose, source code
+and words in no order. The question for one of them is a chat message after the document. It counts as found if greedy
 decoding says the whole sentence, token by token. The numbers are drawn, so they are in no training text.
 
-The model is the sum of its weights and of the adapter for reading beside them, if there is one.
+The model is the sum of its weights and of the adapter for reading next to them, if there is one.
 
 Ways: focus reading with the adapter; with an adapter trained with the continuation loss only (`--control`), and with
 projections that were not trained, which have to fail; plain truncation, where the model reads the end of the prompt
@@ -19,7 +19,7 @@ Time and memory: until the first token of an answer is known and for each token 
 full attention of the same model over the same document, far beyond the positions it was trained for. Memory is that of
 keys and values.
 
-Perplexity: of the last tokens of files that the model was not trained on, by the tokens that stand before them.
+Perplexity: of the last tokens of files that the model was not trained on, by the tokens before them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from stretto.local_engine.research.focus.focus import FocusReader
 from stretto.local_engine.research.focus.focus_adapter import FocusAdapter, read_focus
 from stretto.local_engine.serving.long_prompts import FocusOptions
 
-_NEAR = 128  # tokens between two codes that are likely to stand in one chunk
+_NEAR = 128  # tokens between two codes that are likely to be in one chunk
 CPU = torch.device("cpu")
 console = Console(width=118)
 
@@ -91,9 +91,9 @@ class Full:
 
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
         """Read what is not known yet, 512 tokens at a time."""
-        behind = [*local, *answer]
+        suffix = [*local, *answer]
         room = len(self._document) if self._most is None else max(0, self._most - len(local) - 32)
-        tokens = [*self._document[-room:], *behind] if room else behind
+        tokens = [*self._document[-room:], *suffix] if room else suffix
         same = 0
         while same < min(len(tokens) - 1, len(self._tokens)) and tokens[same] == self._tokens[same]:
             same += 1
@@ -138,7 +138,7 @@ def ways_of(model: LoadedModel, adapter: FocusAdapter, control: FocusAdapter | N
 
 
 def last(reader: Reader, local: Sequence[int], answer: Sequence[int] = ()) -> Tensor:
-    """Logits behind the answer so far."""
+    """Logits after the answer so far."""
     *_, logits = reader.read(local, answer)
     assert logits is not None
     return logits
@@ -154,22 +154,22 @@ def found_by(haystack: Haystack, ways: Sequence[Way], window: int, options: argp
         for way in ways:
             if times > way.longest:
                 continue
-            began, told = time.perf_counter(), list[tuple[Place, bool]]()
+            began, results = time.perf_counter(), list[tuple[Place, bool]]()
             for document, facts in documents:
                 reader = way.open(document)
                 for fact, place in facts.items():
                     local, answer = haystack.question(asked_for(fact)), haystack.answer(fact.sentence)
-                    told.append((place, said(reader, local, answer)))
-            took, right = time.perf_counter() - began, sum(right for _, right in told)
-            row = {"way": way.name, "times": times, "right": right, "asked": len(told), "seconds": took}
+                    results.append((place, is_expected(reader, local, answer)))
+            took, right = time.perf_counter() - began, sum(right for _, right in results)
+            row = {"way": way.name, "times": times, "right": right, "asked": len(results), "seconds": took}
             parts = {
-                "thirds": [share(right for place, right in told if place.third == part) for part in range(3)],
-                "near_others": share(right for place, right in told if place.near),
-                "apart": share(right for place, right in told if not place.near),
+                "thirds": [share(right for place, right in results if place.third == part) for part in range(3)],
+                "near_others": share(right for place, right in results if place.near),
+                "apart": share(right for place, right in results if not place.near),
             }
             rows.append(row | parts)
             console.print(
-                f"{times} x window, {way.name}: {right} of {len(told)} ({took:.0f} s); within {_NEAR} tokens of "
+                f"{times} x window, {way.name}: {right} of {len(results)} ({took:.0f} s); within {_NEAR} tokens of "
                 f"another code {parts['near_others']}, elsewhere {parts['apart']}; by thirds {parts['thirds']}",
                 highlight=False,
             )
@@ -178,7 +178,7 @@ def found_by(haystack: Haystack, ways: Sequence[Way], window: int, options: argp
 
 @dataclass(frozen=True)
 class Place:
-    """Where a code stands: in which third of its document, and whether near another one."""
+    """Where a code is: in which third of its document, and whether near another one."""
 
     third: int
     near: bool
@@ -207,7 +207,7 @@ def hidden(haystack: Haystack, chance: random.Random, length: int, count: int) -
     return [*found, *hay[start:]], dict(zip(facts, places, strict=True))
 
 
-def said(reader: Reader, local: Sequence[int], expected: Sequence[int]) -> bool:
+def is_expected(reader: Reader, local: Sequence[int], expected: Sequence[int]) -> bool:
     """Whether greedy decoding says what is expected."""
     return all(int(last(reader, local, expected[:count]).argmax()) == token for count, token in enumerate(expected))
 
@@ -230,13 +230,15 @@ def times_of(haystack: Haystack, ways: Sequence[Way], options: argparse.Namespac
                 for count in range(1, 5):
                     last(reader, local, answer[:count])
                 others.append((time.perf_counter() - began) / 4)
-            held, row = reader.cached_bytes, {"way": way.name, "tokens": length}
+            size_bytes, row = reader.cached_bytes, {"way": way.name, "tokens": length}
             first, each = median(firsts), median(others)
-            rows.append(row | {"first_s": first, "token_s": each, "bytes": held, "firsts": firsts, "others": others})
+            rows.append(
+                row | {"first_s": first, "token_s": each, "bytes": size_bytes, "firsts": firsts, "others": others}
+            )
             console.print(
                 f"{length} tokens, {way.name}: {first:.2f} s ({min(firsts):.2f} to {max(firsts):.2f}), "
                 f"{each * 1e3:.0f} ms a token ({min(others) * 1e3:.0f} to {max(others) * 1e3:.0f}), "
-                f"{held / 2**20:.0f} MiB",
+                f"{size_bytes / 2**20:.0f} MiB",
                 highlight=False,
             )
     return rows
@@ -253,7 +255,7 @@ def slope(rows: Sequence[dict[str, Any]], way: str, field: str) -> float:
 
 
 def perplexity(model: LoadedModel, ways: Sequence[Way], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Perplexity of the last 16 tokens of held-out source files, by what stands before them."""
+    """Perplexity of the last 16 tokens of held-out source files, by what is before them."""
     text = "\n\n".join(held_out_source().values())
     ids = model.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
     rows = []
@@ -321,7 +323,7 @@ def main() -> None:
     """Measure, show, save and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="local:pocket")
-    parser.add_argument("--adapter", type=Path, help=f"by default {FOCUS_FILE} beside the weights")
+    parser.add_argument("--adapter", type=Path, help=f"by default {FOCUS_FILE} next to the weights")
     parser.add_argument("--control", type=Path, help="adapter trained with --losses continuation")
     parser.add_argument("--times", nargs="+", type=int, default=[1, 4, 16, 64], help="windows of a document")
     parser.add_argument("--documents", type=int, default=2, help="of each length; half beyond 16 windows")

@@ -28,7 +28,7 @@ class Token:
     """One token that is computed.
 
     Attributes:
-        name: what is written beside its row.
+        name: what is written next to its row.
         kind: by which it is coloured.
         position: at which it is computed.
         sees: numbers of the tokens before it that it sees.

@@ -5,7 +5,7 @@ stop texts, while a task that wakes up every 2 ms measures how late it is woken.
 process of its own is sent such bodies by each of its APIs, and is asked for /health all the time.
 
 A full garbage collection of Python holds every thread. Its time is that of all objects in the process, so the first
-table tells the longest collection as well, and ``stretto serve`` takes what it has imported out of them (`gc.freeze`).
+table shows the longest collection as well, and ``stretto serve`` takes what it has imported out of them (`gc.freeze`).
 ``--freeze`` does the same in this process, as a program may that embeds the library.
 """
 
@@ -142,7 +142,7 @@ async def in_process(url: str, *, freeze: bool) -> None:
                     print(f"{model:22}{kind:10}{count:8,}{times}  {end}", flush=True)
 
 
-async def behind_http(url: str) -> None:
+async def over_http(url: str) -> None:
     """Print the table of the server: the times of /health, before a long body comes and while it is answered."""
     print(f"\n{HEADER}{'before':>14}{'longest':>14}{'whole':>10}   (times of /health)")
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
@@ -192,7 +192,7 @@ def main() -> None:
             url = upstream.stdout.readline().split()[-1]
             asyncio.run(in_process(url.removesuffix("/v1"), freeze=freeze))
             with stretto_server(url, streams=1) as ours:
-                asyncio.run(behind_http(ours.url.removesuffix("/v1")))
+                asyncio.run(over_http(ours.url.removesuffix("/v1")))
         finally:
             upstream.terminate()
 

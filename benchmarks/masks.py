@@ -3,7 +3,7 @@
     python benchmarks/masks.py
 
 The drafters, `flatten`, the mask and `verify` are the engine's own. The model is a table: it knows one text by heart,
-and where it is asked something else it says what it saw most often behind the last word.
+and where it is asked something else it says what it saw most often after the last word.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ METHODS: dict[str, tuple[Callable[[], Drafter], int]] = {
     "draft_model": (_draft_model, 8),
     "auto": (lambda: Auto(StepCost({1: 10.0, 8: 10.4, 64: 16.0})), 14),
 }
-"""Each method with sizes that can be drawn, and its rows beside the first."""
+"""Each method with sizes that can be drawn, and its rows besides the first."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def steps(method: str) -> list[Step]:
         depth = len(_IDS) - len(context.tokens) - 1
         if depth < 1:
             break
-        # The first turn stands for the prompt's last row, which every drafter learns from.
+        # The first turn represents the prompt's last row, which every drafter learns from.
         proposed = drafter.propose(context, limit) if number else DraftTree()
         tree, places = proposed.prune(limit, depth)
         rows = flatten([context.tokens], [tree], _CPU)

@@ -84,15 +84,15 @@ def machine() -> str:
     name, info = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
     if info.exists():
         lines = [line.partition(":") for line in info.read_text().splitlines()]
-        told = {key.strip(): value.strip() for key, _, value in lines}
-        flags = told.get("flags", "").split()
+        fields = {key.strip(): value.strip() for key, _, value in lines}
+        flags = fields.get("flags", "").split()
         widest = next((each for each in _INSTRUCTIONS if each in flags), None)
-        name = told.get("model name", name) + (f" with {widest}" if widest else "")
+        name = fields.get("model name", name) + (f" with {widest}" if widest else "")
     return f"{name or 'unnamed processor'}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def save(name: str, result: object) -> Path:
-    """Keep a result as JSON beside the benchmarks."""
+    """Keep a result as JSON next to the benchmarks."""
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{name}.json"
     file.write_text(json.dumps(result, indent=1, default=vars) + "\n")

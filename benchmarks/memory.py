@@ -33,7 +33,7 @@ class Slope:
 
     @classmethod
     def of(cls, values: Sequence[int]) -> Slope:
-        """Of values by request; 0 where they are too few to tell."""
+        """Of values by request; 0 where they are too few."""
         if len(values) < 2 * _PARTS:
             return cls(0.0, 0.0)
         parts = np.array_split(np.arange(len(values)), _PARTS)
@@ -43,7 +43,7 @@ class Slope:
 
 
 def resident_bytes() -> int:
-    """Memory of this process; where the system does not tell, the most it ever had."""
+    """Memory of this process; where the system does not report it, the most it ever had."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,11 +1,11 @@
-"""Memory of a loaded model: at most while it loads, and after an answer; beside transformers and llama.cpp.
+"""Memory of a loaded model: at most while it loads, and after an answer; with transformers and llama.cpp.
 
     python benchmarks/model_memory.py local:smollm2 local:pocket          float32 and bfloat16
     python benchmarks/model_memory.py local:smollm2 --dtype stored --engines stretto llama.cpp     in the file's blocks
     python benchmarks/model_memory.py ./folder --dtype int8 int4 --engines stretto       rounded while they are loaded
     python benchmarks/model_memory.py ./folder --keep NAME                keeps the figures in benchmarks/results/
 
-Each row is a process of its own, which loads the model, answers with 32 tokens, and tells by how much its resident
+Each row is a process of its own, which loads the model, answers with 32 tokens, and prints by how much its resident
 memory has grown since its libraries were there and had run once. Pages of files that are mapped into memory count. A
 multiple is of the weights: their number times the size of their type, tied ones once; for ``int8`` and ``int4`` of
 those in bfloat16, which are read. For ``stored`` and llama.cpp it is of the file, whose types they keep. Keys and

@@ -1,4 +1,4 @@
-"""How soon answers in sections are there, beside straight ones and points, with texts that a strong model wrote.
+"""How soon answers in sections are there, compared with straight ones and points, with texts that a strong model wrote.
 
     python benchmarks/planned.py                      60 and 150 tokens a second: about fifteen minutes
     python benchmarks/planned.py --rates 60 --questions 5
@@ -6,9 +6,9 @@
 The real OpenAI SDK against a scripted server in another process, which answers the prompts of a plan, of a section,
 of an outline and of a point with the recorded ones (`data/`), and any other with the recorded straight answer. So the
 lengths of all parts are a strong model's; what a real server does to many calls at once is not seen. Every question is
-asked in each way, one after the other, by one client; several clients run at once. Two checks tell whether they delay
-each other: straight answers beside the time that the server's parameters give, and some questions once more with
-nothing beside them.
+asked in each way, one after the other, by one client; several clients run at once. Two checks show whether they delay
+each other: straight answers next to the time that the server's parameters give, and some questions once more with
+nothing else running.
 
 A silence is the time between two pieces of text that reach the reader, after the first. Headings end one, so the
 longest one is shown once more without them.
@@ -248,17 +248,17 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
             row["of"],
             row["way"],
             str(row["questions"]),
-            said(row["wall_s"], 1),
-            *(said(row[name], 2) for name in ("wall", "first", "silence_s", "bare_s")),
-            said(row["prompt_tokens"], 0),
-            said(row["prompt"], 0),
-            said(row["completion"], 2),
+            median_and_worst(row["wall_s"], 1),
+            *(median_and_worst(row[name], 2) for name in ("wall", "first", "silence_s", "bare_s")),
+            median_and_worst(row["prompt_tokens"], 0),
+            median_and_worst(row["prompt"], 0),
+            median_and_worst(row["completion"], 2),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def said(values: Sequence[float], digits: int) -> str:
+def median_and_worst(values: Sequence[float], digits: int) -> str:
     """Median and worst."""
     return f"{values[0]:,.{digits}f} ({values[1]:,.{digits}f})"
 
@@ -276,13 +276,13 @@ def checks(done: Sequence[Asked], alone: Sequence[Asked], texts: Sequence[Mappin
         f"At {rate:g} tokens a second, straight answers took {statistics.median(over):.3f} times what the server's "
         f"parameters give (at most {max(over):.3f})."
     ]
-    beside: dict[tuple[str, str], list[float]] = {}
+    times: dict[tuple[str, str], list[float]] = {}
     for each in done:
-        beside.setdefault((each.question, each.way), []).append(each.wall_s)
+        times.setdefault((each.question, each.way), []).append(each.wall_s)
     if alone:
-        ratios = [statistics.median(beside[each.question, each.way]) / each.wall_s for each in alone]
+        ratios = [statistics.median(times[each.question, each.way]) / each.wall_s for each in alone]
         lines.append(
-            f"{len(alone)} planned answers were asked for once more with nothing beside them. Those of the run had "
+            f"{len(alone)} planned answers were asked for once more with nothing else running. Those of the run had "
             f"taken {statistics.median(ratios):.3f} times as long ({min(ratios):.3f} to {max(ratios):.3f})."
         )
     whole = sum(each.whole for each in done)
@@ -322,8 +322,8 @@ def page(result: Mapping[str, Any]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for rate, bare, silence, way, question, after in rows[:8]:
-        said_before = " ".join(after.replace("|", "\\|").split())
-        listed.append(f"| {bare:.2f} | {silence:.2f} | {rate} | {way} | {question} | {said_before} |")
+        before = " ".join(after.replace("|", "\\|").split())
+        listed.append(f"| {bare:.2f} | {silence:.2f} | {rate} | {way} | {question} | {before} |")
     return "\n\n".join(
         [
             f"# Planned answers beside others\n\n`python benchmarks/planned.py`, {result['machine']}.",

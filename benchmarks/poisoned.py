@@ -1,6 +1,6 @@
-"""Send bad requests beside a hundred good clients of ``stretto serve``, to see whether a good one notices.
+"""Send bad requests alongside a hundred good clients of ``stretto serve``, to see whether a good one notices.
 
-Run by ``python benchmarks/soak.py --minutes 5``. Behind the server is a scripted one that answers 500 to what it does
+Run by ``python benchmarks/soak.py --minutes 5``. The server's model is a scripted one that answers 500 to what it does
 not understand, as llama.cpp's server does: tools of a type that it does not know, and images and sound for a model of
 texts. Ten such requests a minute come from a client of their own. The good clients ask in all four APIs, streamed and
 whole, pause, and ask again. An answer counts as good only if it has the status 200, all its words and the right end.
@@ -69,8 +69,8 @@ ENDS = ('"finish_reason":"stop"', '"status":"completed"', '"stop_reason":"end_tu
 
 def scripted(request: ReceivedRequest) -> HttpReply | RawResponse:
     """What llama.cpp's server does: 500 for what it does not understand of a request."""
-    said = json.dumps(request.body)
-    if any(name in said for name in ('"image_url"', '"input_audio"', '"browser_search"', '"web_search')):
+    request_text = json.dumps(request.body)
+    if any(name in request_text for name in ('"image_url"', '"input_audio"', '"browser_search"', '"web_search')):
         body = {
             "error": {"code": 500, "message": "Failed to parse the request: not supported.", "type": "server_error"}
         }
@@ -89,7 +89,7 @@ class Found:
         seconds: of good answers.
         memory_mib: of the server, each second.
         files: that the server had open, in the first and in the last minute.
-        left: answers and waiting requests a second after the last client had gone.
+        left: answers and waiting requests a second after the last client had left.
     """
 
     good: int = 0
@@ -193,7 +193,7 @@ def soak_server_markdown(report: dict[str, Any]) -> str:
     bad = sum(sum(statuses.values()) for statuses in report["poisoned"].values())
     return (
         f"{report['minutes']:g} minutes of {report['good_clients']} clients in all four APIs, and {bad} bad requests "
-        f"beside them: {report['good']:,} whole answers, {failed} failed. The bad ones got {statuses}. Memory of "
+        f"alongside them: {report['good']:,} whole answers, {failed} failed. The bad ones got {statuses}. Memory of "
         f"`stretto serve`: {first:.0f} MiB in the first quarter after a warm-up, {last:.0f} MiB in the last. "
-        f"{report['left']} answers were left when the clients had gone.\n"
+        f"{report['left']} answers were left when the clients had left.\n"
     )

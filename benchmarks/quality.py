@@ -8,11 +8,11 @@
                                                                 a model that writes blocks at once, by its thresholds
 
 Every task is written straight and by each strategy that can write it in parts. A local model also writes the tasks of
-the middle size with every decoding method. A score counts beside that of the straight answers to the same tasks, and
-beside parallelism: tokens of the answer over those on its longest chain of calls, or tokens a step of a decoding
+the middle size with every decoding method. A score is compared with that of the straight answers to the same tasks, and
+with parallelism: tokens of the answer over those on its longest chain of calls, or tokens a step of a decoding
 method. The last table says how many parts a strategy bears before its score falls below 90, 95 and 99% of straight.
-A model that writes blocks at once stands beside the straight answers of its causal parent, at several thresholds; the
-last table says how many tokens a forward it bears.
+A model that writes blocks at once is compared with the straight answers of its causal parent, at several thresholds;
+the last table says how many tokens a forward it bears.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def ways(task: Task, methods: list[str], *, local: bool) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True)
 class Summary:
-    """Answers of one way and size beside the straight answers to the same tasks."""
+    """Answers of one way and size, next to the straight answers to the same tasks."""
 
     asked: str
     kind: str
@@ -172,8 +172,8 @@ def summaries(rows: list[Row], *, by_kind: bool) -> list[Summary]:
     found = []
     for (asked, kind, size), group in groupby(sorted((row for row in rows if row.asked != "direct"), key=key), key):
         own = list(group)
-        beside = [straight[row.kind, row.size, row.seed] for row in own]
-        ratios = [row.seconds / other.seconds for row, other in zip(own, beside, strict=True) if other.seconds]
+        baseline = [straight[row.kind, row.size, row.seed] for row in own]
+        ratios = [row.seconds / other.seconds for row, other in zip(own, baseline, strict=True) if other.seconds]
         found.append(
             Summary(
                 asked,
@@ -182,7 +182,7 @@ def summaries(rows: list[Row], *, by_kind: bool) -> list[Summary]:
                 len(own),
                 sum(row.written == row.asked for row in own),
                 statistics.fmean(row.score for row in own),
-                statistics.fmean(row.score for row in beside),
+                statistics.fmean(row.score for row in baseline),
                 statistics.fmean(row.parallelism for row in own),
                 statistics.median(ratios) if ratios else 0.0,
             )
@@ -280,7 +280,7 @@ def _cells(each: Summary) -> tuple[str, ...]:
 
 
 def plot(found: list[Summary], model: str, file: Path) -> None:
-    """Score over that of straight answers, beside parallelism."""
+    """Score over that of straight answers, by parallelism."""
 
     def drawn(plt: Any, colours: Palette) -> Any:
         figure, axes = plt.subplots(figsize=(8, 4.5))
@@ -330,7 +330,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="local:pocket")
     parser.add_argument("--base-url")
-    parser.add_argument("--parent", help="the causal model beside one that writes blocks at once")
+    parser.add_argument("--parent", help="the causal parent of a model that writes blocks at once")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--seeds", type=int, default=3, help="tasks of each kind and size")
     parser.add_argument("--no-decoding", action="store_true", help="leave out the decoding methods of a local model")

@@ -128,8 +128,8 @@ def _distinct(kind: str, size: int, seed: int, draw: random.Random) -> Task:
     prompt = f"Write {size} different {noun}, one word on each line."
 
     def score(text: str) -> float:
-        said = {line.casefold().strip(" .") for line in _lines(text) if 0 < len(line.split()) <= 3}
-        return min(len(said), size) / size
+        entries = {line.casefold().strip(" .") for line in _lines(text) if 0 < len(line.split()) <= 3}
+        return min(len(entries), size) / size
 
     return Task(kind, size, seed, prompt, ("items",), score)
 

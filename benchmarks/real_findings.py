@@ -69,14 +69,14 @@ def faults(text: str, asked: Asked) -> tuple[str, ...]:
     figures = text_figures(text, Question(question=asked.question, language=asked.language))
     points = points_of(text)
     titles = [title_of(point) or point.partition("\n")[0] for point in points]
-    said = {
+    found_faults = {
         "placeholder": any(is_placeholder(words_of(title)) for title in titles),
         "prompt": figures.leaks or _repeats_a_prompt(text, asked.question),
         "title twice": bool(figures.titles_twice),
         "loop": figures.loops,
         "language": not figures.language_held,
     }
-    return tuple(name for name, found in said.items() if found)
+    return tuple(name for name, found in found_faults.items() if found)
 
 
 @cache
@@ -105,7 +105,7 @@ class Finding:
 
 
 def findings(rows: Iterable[Row], way: str) -> list[Finding]:
-    """What the answers of one way and temperature show beside the straight ones.
+    """What the answers of one way and temperature show, compared with the straight ones.
 
     Args:
         rows: of one temperature, straight answers included.

@@ -5,7 +5,7 @@ more, one of all that have the same names. Collections of others, such as JSONSc
 
     python benchmarks/record_schemas.py FOLDER ...      schemas in .json and, one a line, in .jsonl files
     python benchmarks/record_schemas.py FOLDER --each   and a line on each of them
-    python benchmarks/record_schemas.py FOLDER --keep   and keep the counts beside the words on which schemas they were
+    python benchmarks/record_schemas.py FOLDER --keep   and keep the counts with the words on which schemas they were
 
 A file may give a record that fits: ``{"schema": ..., "tests": [{"valid": true, "data": ...}]}``, as MaskBench's do. It
 is what the model then writes, whole or by the parts that it is asked for.
@@ -85,7 +85,7 @@ class Case:
 
 
 def cases_in(folders: Iterable[Path]) -> Iterator[Case]:
-    """What stands in files: a schema of its own, or below the key ``json_schema``, or one with records."""
+    """What files contain: a schema of its own, or below the key ``json_schema``, or one with records."""
     for folder in folders:
         for file in sorted(folder.rglob("*.json*")):
             text = file.read_text(encoding="utf-8")
@@ -99,8 +99,8 @@ def _case(name: str, found: Any) -> Case:
         return Case(name, found, None)
     if isinstance(found.get("tests"), list) and "schema" in found:
         return Case(name, found["schema"], next((each["data"] for each in found["tests"] if each["valid"]), None))
-    held = found.get("json_schema", found)
-    return Case(name, json.loads(held) if isinstance(held, str) else held, None)
+    schema = found.get("json_schema", found)
+    return Case(name, json.loads(schema) if isinstance(schema, str) else schema, None)
 
 
 def is_exemplified(schema: Any) -> bool:
@@ -227,13 +227,13 @@ class Written:
         fits: the record does.
         apart: it was written field by field.
         calls: to the model.
-        said: warnings, or the error.
+        notes: warnings, or the error.
     """
 
     fits: bool = False
     apart: bool = False
     calls: int = 0
-    said: str = ""
+    notes: str = ""
 
 
 async def written(strategy: str, schema: Any, writer: Callable[[ModelRequest], str]) -> Written:
@@ -243,7 +243,7 @@ async def written(strategy: str, schema: Any, writer: Callable[[ModelRequest], s
         try:
             answer = await stretto.ask("Write the record.", response_format=schema, strategy=strategy)
         except StrettoError as error:
-            return Written(said=f"{type(error).__name__}: {error}")
+            return Written(notes=f"{type(error).__name__}: {error}")
     fits = False
     with contextlib.suppress(ValueError):
         fits = _fits(json.loads(answer.text), schema)
@@ -267,17 +267,17 @@ async def compared(cases: Iterable[Case], *, each: bool) -> dict[str, Any]:
     for case in cases:
         origin, writer = case.writer
         straight, fields = [await written(way, case.schema, writer) for way in ("direct", "fields")]
-        is_refused = straight.said.startswith("InvalidRequestError")
+        is_refused = straight.notes.startswith("InvalidRequestError")
         kind = "refused" if is_refused else origin
         unknown += [case.name.removesuffix(".json")] * (kind == "none")
         counts.update({"schemas": 1, "apart": fields.apart, kind: 1})
         counts.update({f"{kind}_straight": straight.fits, f"{kind}_fields": fields.fits})
-        why = re.search(r"instead of field by field: (.*?)\.(?: |$)", fields.said)
+        why = re.search(r"instead of field by field: (.*?)\.(?: |$)", fields.notes)
         if not (is_refused or fields.apart):
             reasons[re.sub(r"'[^']*'|\d+", "…", why[1]) if why else "no reason"] += 1
-        if each or straight.fits != fields.fits or (is_refused and fields.said != straight.said):
-            told = f"{case.name}: {kind}, straight {straight.fits}, fields {fields.fits}, apart {fields.apart}"
-            print(f"{told}. {fields.said or straight.said}"[:LONGEST_LINE])
+        if each or straight.fits != fields.fits or (is_refused and fields.notes != straight.notes):
+            line = f"{case.name}: {kind}, straight {straight.fits}, fields {fields.fits}, apart {fields.apart}"
+            print(f"{line}. {fields.notes or straight.notes}"[:LONGEST_LINE])
     return {**counts, "reasons": dict(reasons.most_common()), "unknown": unknown}
 
 

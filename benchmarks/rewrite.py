@@ -4,9 +4,9 @@
     python benchmarks/rewrite.py --repeats 1 --no-results
 
 The real OpenAI SDK talks to a scripted HTTP server that writes 60 tokens a second, a word a token. It "translates" a
-text by turning its words round, and knows its mistakes, so that all ways write the same. Runs alternate. Beside the
-straight answer stands LangChain's way: `abatch` over the paragraphs, sixteen at a time, which shows nothing before its
-end.
+text by turning its words round, and knows its mistakes, so that all ways write the same. Runs alternate. The
+straight answer is compared with LangChain's way: `abatch` over the paragraphs, sixteen at a time, which shows nothing
+before its end.
 """
 
 from __future__ import annotations
@@ -123,14 +123,14 @@ def model(mistakes: Mapping[str, str]) -> Callable[[ReceivedRequest], str]:
         return text
 
     def reply(request: ReceivedRequest) -> str:
-        said = request.body["messages"][-1]["content"]
-        change = right if "Correct the spelling" in said else turned
-        if '"voice" tells' in said:
+        prompt = request.body["messages"][-1]["content"]
+        change = right if "Correct the spelling" in prompt else turned
+        if '"voice" tells' in prompt:
             return json.dumps({"terms": {}, "voice": "as the source"})
-        found = _PIECE.search(said)
+        found = _PIECE.search(prompt)
         if found is None:
-            return change(said.partition("\n\n")[2])
-        if '{"changes"' not in said:
+            return change(prompt.partition("\n\n")[2])
+        if '{"changes"' not in prompt:
             return change(found["piece"])
         there = [(wrong, word) for wrong, word in mistakes.items() if wrong in found["piece"]]
         return json.dumps({"changes": [{"old": wrong, "new": word} for wrong, word in there]})

@@ -68,7 +68,7 @@ def measure(router: Router, characters: int, decisions: int) -> Latency:
     """Decide about many texts of one length, each once."""
     backends: dict[str, Backend] = {"main": ScriptedBackend({}, name="openai:any")}
     requests = [Request.of(text) for text in texts(characters, decisions)]
-    first_look, fastest, told = [], [], []
+    first_look, fastest, explained = [], [], []
     for request in requests:
         times = []
         for _ in range(REPEATS):
@@ -82,9 +82,9 @@ def measure(router: Router, characters: int, decisions: int) -> Latency:
             started = time.process_time()
             router.decide(request, backends).settled()
             times.append((time.process_time() - started) * 1000)
-        told.append(min(times))
+        explained.append(min(times))
     looks = _at(first_look, 0.5), _at(first_look, 0.99), _at(fastest, 0.5), _at(fastest, 0.99)
-    return Latency(characters, *looks, _at(told, 0.5))
+    return Latency(characters, *looks, _at(explained, 0.5))
 
 
 def _at(values: Sequence[float], share: float) -> float:

@@ -99,7 +99,7 @@ class Trial:
                     self.why.append(f"missed: {text[:60]} for {json.dumps(schema)[:150]}")
 
     def can_write(self, text: str, constraint: Constraint) -> bool:
-        """Whether each token of a text is allowed where it stands, and the end behind it."""
+        """Whether each token of a text is allowed in its place, and the end after it."""
         for token in [*self._tokenizer(text, add_special_tokens=False)["input_ids"], END]:
             logits = torch.zeros(len(self._tokenizer))
             try:

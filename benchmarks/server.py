@@ -4,14 +4,14 @@
     python benchmarks/server.py --update-docs              and writes benchmarks/results/server.md and its plot
     python benchmarks/server.py --without-litellm --requests 20 --seconds 2 --streams 20      a slice
 
-Behind all of them is one scripted server in a separate process, which answers at once, or at a rate for the streams.
+All of them use one scripted server in a separate process, which answers at once, or at a rate for the streams.
 litellm's proxy gets a separate virtual environment, because it pins other versions.
 
 - **Added latency**: one request at a time, each way in turn: to the scripted server itself, through Stretto's SDK in
   this process, through ``stretto serve``, through the proxy. Medians of what each takes.
 - **Load**: so many clients ask again as soon as they are answered. Requests a second, latencies, memory.
 - **Streams**: 300 clients stream without a pause for a minute. Errors, memory in its course, and what is left of tasks
-  and connections when they have gone.
+  and connections when they have left.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ async def load(way: Way, clients: int, seconds: float, *, stream: bool) -> dict[
 
 
 async def left_over(way: Way) -> dict[str, float]:
-    """What Stretto says of itself, and open files, a moment after the last client has gone."""
+    """What Stretto says of itself, and open files, a moment after the last client has left."""
     await asyncio.sleep(1.0)
     root = way.url.removesuffix("/v1")
 
@@ -233,10 +233,10 @@ async def left_over(way: Way) -> dict[str, float]:
             return str(response.read().decode())
 
     lines = (await asyncio.to_thread(read)).splitlines()
-    told = {name: float(value) for name, _, value in (line.partition(" ") for line in lines if line[:1] != "#")}
+    metrics = {name: float(value) for name, _, value in (line.partition(" ") for line in lines if line[:1] != "#")}
     return {
-        "running": told["vllm:num_requests_running"],
-        "waiting": told["vllm:num_requests_waiting"],
+        "running": metrics["vllm:num_requests_running"],
+        "waiting": metrics["vllm:num_requests_waiting"],
         "files": float(open_files(way.pid)),
     }
 

@@ -44,7 +44,7 @@ def markdown(results: Row) -> str:
         "",
         f"{streams['clients']} streams at a time of {streams['rate']:.0f} words a second each: {streams['answers']} "
         f"whole answers, {streams['errors']} errors. Memory of `stretto serve`: {_middle(memory, 0.25):.0f} MiB after "
-        f"a quarter of the time, {_middle(memory, 1.0):.0f} MiB at the end. A second after the last client had gone, "
+        f"a quarter of the time, {_middle(memory, 1.0):.0f} MiB at the end. A second after the last client had left, "
         f"{left['running']:.0f} answers were being written and {left['waiting']:.0f} waited. Open files: "
         f"{left['files_before']:.0f} before, {left['files']:.0f} after, because connections to the model are kept.",
     ]

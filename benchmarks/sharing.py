@@ -2,9 +2,9 @@
 
     python benchmarks/sharing.py
 
-The built-in model in float32 writes 150 tokens, one at a time. It is alone, beside a program that keeps one core busy,
-beside one that keeps all of them busy, or beside another engine that does the same. Printed: milliseconds a token, the
-median of the rounds and their spread. The three ways take turns within a round.
+The built-in model in float32 writes 150 tokens, one at a time. It is alone, next to a program that keeps one core busy,
+next to one that keeps all of them busy, or next to another engine that does the same. Printed: milliseconds a token,
+the median of the rounds and their spread. The three ways take turns within a round.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Over HTTP: the real OpenAI SDK against a scripted server in another process. Str
 answers have the same points with the same texts; runs alternate. The critical path is worked out
 from the server's parameters alone: the outline up to its last line, then the slowest point.
 
-The first title and the first words below it stand beside two bounds. By the server's parameters, a time
+The first title and the first words below it are compared with two bounds. By the server's parameters, a time
 to first token runs from the moment the server has read a request to the moment it writes; a call that
 took no time itself could meet that. The other one is what a caller can have at best: the bare SDK reads
 the same outline from the same server, in turns, and its time to the token that ends the first line, and
@@ -175,9 +175,9 @@ def first_pieces(
     }
     figures: dict[str, object] = {}
     named = ("first title: time to first token, one line", "first words below it: one more time to first token")
-    for (name, (seen, least, by_sdk)), said in zip(bounds.items(), named, strict=True):
+    for (name, (seen, least, by_sdk)), label in zip(bounds.items(), named, strict=True):
         console.print(
-            f"{said}: {seen}; by the server's parameters {least:.4f}, "
+            f"{label}: {seen}; by the server's parameters {least:.4f}, "
             f"by the bare SDK {by_sdk:.4f}, {(seen.median - by_sdk) * 1000:.1f} ms over that"
         )
         figures |= {f"{name}_s": seen, f"{name}_bound_s": least, f"{name}_by_sdk_s": by_sdk}

@@ -1,4 +1,4 @@
-"""What small models make of `rewrite` and `fields`, beside straight answers: seconds and faults.
+"""What small models make of `rewrite` and `fields`, compared with straight answers: seconds and faults.
 
     python benchmarks/small_models.py --model local:smollm2 --label SmolLM2-135M
     python benchmarks/small_models.py --model local:FILE.gguf --label Qwen2.5-1.5B
@@ -9,7 +9,7 @@ temperature 0. Faults of a text are mistakes that are left and other words that 
 are missing or nearly empty, all of them where it does not fit its schema. Rows of other models are kept.
 
 With ``--questions``, ten general questions are answered by `auto` and straight on, twice each in turns, 60 tokens long,
-with nothing remembered between answers. How much two straight answers to one question differ stands beside it.
+with nothing remembered between answers. How much two straight answers to one question differ is shown next to it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _wrong() -> str:
 
 
 def measured(model: str) -> list[dict[str, Any]]:
-    """Each way once, behind a first answer that loads the model."""
+    """Each way once, after a first answer that loads the model."""
     rows = []
     with Stretto(model) as stretto:
         stretto.ask("Say yes.", strategy="direct", max_tokens=4)
@@ -198,7 +198,7 @@ Medians, with the least and the most of the questions. Written by the same progr
 
 
 def main() -> None:
-    """Measure one model, and keep its rows beside those of others."""
+    """Measure one model, and keep its rows with those of others."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--model", default="local:smollm2")
     parser.add_argument("--label", help="its name in the table")

@@ -10,7 +10,7 @@ stop texts, some of them chats that go on with their own answer. A part of them 
 or after a random number of pieces. Afterwards: every request has ended once, no thread and no slot of keys and values
 is left, and the answers of uncancelled greedy requests, a sample of them, are those that each gets alone.
 
-What memory does is told of the thousand only. Before them go 500 of the same kind, in which caches fill and the
+Memory is reported of the thousand only. Before them go 500 of the same kind, in which caches fill and the
 allocator's heaps come to their size. This program itself keeps nothing of a request that has ended, but for the sample
 and for the last few, which others go on from.
 """
@@ -69,7 +69,7 @@ class Report:
 
     Attributes:
         reasons: how requests ended, by number.
-        ends_missing: requests that were not told of their end exactly once.
+        ends_missing: requests whose end was not reported exactly once.
         slots_left: of keys and values, after the last request.
         threads_left: beyond those before the engine was made, after it was closed.
         compared: greedy requests that were asked again alone.
@@ -78,7 +78,7 @@ class Report:
         blocks: of memory that Python has given out, what each request adds.
         quarters_mib: of the process, the medians of the first and of the last quarter.
         at_rest_mib: given out by malloc while nothing ran, before and after, without the keys and values that are
-            kept for later prompts; empty where malloc does not tell.
+            kept for later prompts; empty where malloc does not report it.
         peak_mib: the most memory seen.
         seconds: for all requests, without the warm-up.
         memory: of the process in bytes, by requests sent, those of the warm-up below 0; some 300 samples.
@@ -133,13 +133,13 @@ class Ledger:
         seed: of the choice.
 
     Attributes:
-        told: how often each request, by number, was told of its end.
+        end_counts: how often the end of each request, by number, was reported.
         reasons: how they ended.
         recent: the last that ended.
     """
 
     def __init__(self, count: int, sample: int, seed: int) -> None:
-        self.told = bytearray(count)
+        self.end_counts = bytearray(count)
         self.reasons: Counter[str] = Counter()
         self.sample: list[Asked] = []
         self.recent: deque[Asked] = deque(maxlen=AT_ONCE)
@@ -154,7 +154,7 @@ class Ledger:
         def listen(event: Piece | Finished) -> None:
             if isinstance(event, Finished):
                 asked.ends.append(event)
-                self.told[number] += 1
+                self.end_counts[number] += 1
                 self._free.release()
                 return
             asked.pieces += 1
@@ -250,7 +250,7 @@ def run(
     resident, quarter = watch.resident[warm_up:], max(1, count // 4)
     return Report(
         reasons=dict(ledger.reasons),
-        ends_missing=sum(times != 1 for times in ledger.told),
+        ends_missing=sum(times != 1 for times in ledger.end_counts),
         slots_left=slots,
         threads_left=len(set(threading.enumerate()) - threads),
         compared=len(ledger.sample),
@@ -302,7 +302,7 @@ def main() -> int:
     parser.add_argument("--model", default="local:pocket")
     parser.add_argument("--dtype", default="float32", help="in bfloat16, sums of other lengths round otherwise")
     parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--warm-up", type=int, default=500, help="requests before those whose memory is told")
+    parser.add_argument("--warm-up", type=int, default=500, help="requests before those whose memory is reported")
     parser.add_argument("--tokens", type=int, default=120, help="of an answer at most")
     parser.add_argument("--sample", type=int, default=50, help="greedy answers that are compared")
     parser.add_argument("--seed", type=int, default=0)

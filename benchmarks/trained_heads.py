@@ -1,4 +1,4 @@
-"""A trained head on chat questions: `auto` with it and without it, and the head alone, beside one token at a time.
+"""A trained head on chat questions: `auto` with it and without it, and the head alone, over one token at a time.
 
     python benchmarks/trained_heads.py --head FOLDER                        SmolLM2
     python benchmarks/trained_heads.py --head FOLDER --model local:pocket
@@ -54,7 +54,7 @@ console = Console(width=120)
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: its tokens, milliseconds for each behind the first, and tokens and rows of a step."""
+    """One answer: its tokens, milliseconds for each after the first, and tokens and rows of a step."""
 
     tokens: tuple[int, ...]
     ms: float

@@ -10,7 +10,7 @@ Thirty reviews get one of three labels, ten e-mails become records, a lease with
 and does not answer four others, a file of 25 lines is changed in five ways, and ten questions have answers that are
 known. Everything is asked greedily. Lists are asked once by ``items`` and once in one prompt. A *lost* entry has no
 result; a *swapped* one has another entry's. Seconds are of the clock, from the question to the end of the answer.
-Each model runs in a process of its own, whose memory at the most is told.
+Each model runs in a process of its own, whose peak memory is reported.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from measuring import RESULTS, machine, save
 from rich.console import Console
 from rich.table import Table
 from uses_tasks import (
+    ANSWERED,
     CHAT,
     EDITS,
     LABELLING,
@@ -38,8 +39,7 @@ from uses_tasks import (
     RECORDING,
     REVIEWS,
     SAYS_NOTHING,
-    TOLD,
-    UNTOLD,
+    UNANSWERED,
     edit,
     is_edited,
     is_right,
@@ -114,10 +114,12 @@ async def labels(stretto: AsyncStretto) -> list[Figure]:
     for strategy in ("items", "direct"):
         asking = Asking(stretto)
         text = await asking(LABELLING, strategy)
-        said = labels_in(text)
-        right = sum(label == expected for label, (_, expected) in zip(said, REVIEWS, strict=True))
+        found_labels = labels_in(text)
+        right = sum(label == expected for label, (_, expected) in zip(found_labels, REVIEWS, strict=True))
         found.append(
-            asking.figure("labels", strategy, right=right, total=len(REVIEWS), lost=said.count(None), example=text)
+            asking.figure(
+                "labels", strategy, right=right, total=len(REVIEWS), lost=found_labels.count(None), example=text
+            )
         )
     return found
 
@@ -128,11 +130,16 @@ async def records(stretto: AsyncStretto) -> list[Figure]:
     for strategy in ("items", "direct"):
         asking = Asking(stretto)
         text = await asking(RECORDING, strategy)
-        said = records_in(text)
-        right = sum(is_right(record, expected) for record, (_, expected) in zip(said, MAILS, strict=False))
+        found_records = records_in(text)
+        right = sum(is_right(record, expected) for record, (_, expected) in zip(found_records, MAILS, strict=False))
         found.append(
             asking.figure(
-                "records", strategy, right=right, total=len(MAILS), lost=max(0, len(MAILS) - len(said)), example=text
+                "records",
+                strategy,
+                right=right,
+                total=len(MAILS),
+                lost=max(0, len(MAILS) - len(found_records)),
+                example=text,
             )
         )
     return found
@@ -143,21 +150,21 @@ async def document(stretto: AsyncStretto) -> list[Figure]:
     found = []
     for strategy in ("document", "direct"):
         asking, right, silent, wrong = Asking(stretto), 0, 0, ""
-        for question in (*TOLD, *UNTOLD):
+        for question in (*ANSWERED, *UNANSWERED):
             if strategy == "document":
                 text = await asking(question, strategy, [Document(title="lease", text=LEASE)])
             else:
-                told = "Answer from the text above. If it does not say it, write only: NONE"
-                text = await asking(f"{LEASE}\n{question} {told}", strategy)
-            if question in TOLD:
-                good = re.search(TOLD[question], " ".join(text.split())) is not None
+                instruction = "Answer from the text above. If it does not say it, write only: NONE"
+                text = await asking(f"{LEASE}\n{question} {instruction}", strategy)
+            if question in ANSWERED:
+                good = re.search(ANSWERED[question], " ".join(text.split())) is not None
                 right += good
             else:
                 good = any(words in text for words in SAYS_NOTHING)
                 silent += good
             wrong = wrong if good or wrong else f"{question} {text}"
-        found.append(asking.figure("document: told", strategy, right=right, total=len(TOLD), example=wrong))
-        found.append(asking.figure("document: not told", strategy, right=silent, total=len(UNTOLD), example=wrong))
+        found.append(asking.figure("document: told", strategy, right=right, total=len(ANSWERED), example=wrong))
+        found.append(asking.figure("document: not told", strategy, right=silent, total=len(UNANSWERED), example=wrong))
     return found
 
 
@@ -237,10 +244,10 @@ def main() -> None:
     kept = json.loads(file.read_text(encoding="utf-8"))["models"] if file.exists() else {}
     measured = {}
     for model in arguments.models:
-        beside = ["--base-url", arguments.base_url] if arguments.base_url else []
-        command = [sys.executable, __file__, model, *beside, "--uses", *arguments.uses, "--alone"]
-        told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-        result = json.loads(told.splitlines()[-1])
+        address = ["--base-url", arguments.base_url] if arguments.base_url else []
+        command = [sys.executable, __file__, model, *address, "--uses", *arguments.uses, "--alone"]
+        output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        result = json.loads(output.splitlines()[-1])
         measured[result["model"]] = result
         console.print(
             f"{model}: ready after {result['ready_s']:.1f} s, {result['peak_bytes'] / 1e9:.2f} GB at the most"

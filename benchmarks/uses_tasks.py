@@ -116,7 +116,7 @@ a good reason, on working days between 9.30 and 18.00.
 grass is cut by the firm Greenfield Ltd., version 2.1 of whose terms is kept
 in the hall (see www.greenfield.example/terms.html).
 """
-TOLD = {
+ANSWERED = {
     "What is the monthly rent of the flat?": r"1,250\.50",
     "What interest is owed on late rent?": r"4\.75",
     "Who is the landlord?": "Ada Lind",
@@ -127,7 +127,7 @@ TOLD = {
     "Which firm cuts the grass?": "Greenfield",
 }
 """Questions that the lease answers, and what is in a right answer."""
-UNTOLD = (
+UNANSWERED = (
     "What is the phone number of the tenant?",
     "How much does a parking space cost?",
     "In which year was the house built?",

@@ -117,7 +117,7 @@ def served(requests: Sequence[Served], call: Call) -> Served:
 
 @dataclass(frozen=True)
 class Pace:
-    """What the server was told: seconds to the first token, tokens a second, tokens of an outline line."""
+    """What the server was given: seconds to the first token, tokens a second, tokens of an outline line."""
 
     ttft_s: float
     tokens_per_s: float
@@ -185,7 +185,7 @@ def medians(runs: Sequence[Parts]) -> Parts:
 
 
 def table(title: Parts, words: Parts, bare: Parts) -> Table:
-    """Both ways, the bare SDK beside the first."""
+    """Both ways, the bare SDK next to the first."""
     drawn = Table(title="where the time goes: medians, milliseconds", title_justify="left")
     drawn.add_column("part")
     for column in ("stretto", "bare SDK"):

@@ -1,7 +1,7 @@
 """What the web chat takes with much in it: ``python benchmarks/web_chat.py``. Needs Chromium.
 
 Measured in the page, of a scripted model that answers at once. Of a conversation of 2,000 questions: opening it until
-its last answer stands there, and a new question from Enter until its first text and until its end. Of a text of 5 MB
+its last answer is there, and a new question from Enter until its first text and until its end. Of a text of 5 MB
 that is pasted and asked about: until it is attached, until the first text, the longest time without a frame meanwhile,
 and opening the conversation after a reload. Medians of five, with the spread.
 """

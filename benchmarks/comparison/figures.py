@@ -81,7 +81,7 @@ def summarise(
         temperature: of all runs.
         runs: by method, the runs of each repetition, one for each prompt.
         peers: whether a method is somebody else's.
-        plain_peer: name of the peer that others' speed-ups are told over.
+        plain_peer: name of the peer that others' speed-ups are relative to.
         peak_mb: by method.
     """
     pace = {method: [_ms_per_token(repetition) for repetition in done] for method, done in runs.items()}

@@ -1,4 +1,4 @@
-"""A larger model with random weights: what a step costs, beside the time in which its weights can be read."""
+"""A larger model with random weights: what a step costs, over the time in which its weights can be read."""
 
 from __future__ import annotations
 

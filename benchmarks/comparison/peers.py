@@ -137,7 +137,7 @@ class Static(Peer):
 
 
 class Compiled(Static):
-    """The same, with the forward of one token compiled; on a CPU transformers has to be told so.
+    """The same, with the forward of one token compiled; on a CPU transformers needs an argument for it.
 
     ``mode``: of `torch.compile`; ``reduce-overhead``, on a GPU, records CUDA graphs.
     """

@@ -73,5 +73,5 @@ class Method(Protocol):
     peer: bool
 
     def answer(self, task: Task) -> Run:
-        """Answer once; each answer stands for itself, nothing is remembered."""
+        """Answer once; each answer is independent, nothing is remembered."""
         ...
