@@ -1,6 +1,6 @@
-"""Texts laid out in rows of one length, several behind each other, so that every batch has the same shape.
+"""Texts laid out in rows of one length, several after one another, so that every batch has the same shape.
 
-A text sees itself only. What is learned is said by a weight for each token; prompts have none.
+A text sees itself only. What is learned is given by a weight for each token; prompts have none.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def forget_checkpoint(chosen: argparse.Namespace) -> None:
 
 
 def folder_of(source: Source, texts: Path | None, *, like: str) -> Path:
-    """The folder of a model, where its adapter will stand.
+    """The folder of a model, where its adapter will be.
 
     Args:
         source: the model.
@@ -82,7 +82,9 @@ def folder_of(source: Source, texts: Path | None, *, like: str) -> Path:
     Raises `SettingsError` where there is no folder, or where texts are missing.
     """
     if source.folder is None:
-        raise SettingsError(f"{source.name} is a hub name. Save the model in a folder; the adapter will stand in it.")
+        raise SettingsError(
+            f"{source.name} is a hub name. Save the model in a folder; the adapter will be written into it."
+        )
     if texts is None and source.name != "local:pocket":
         raise SettingsError(f"{source.name} needs --texts, a folder of text files like {like}.")
     return source.folder

@@ -1,6 +1,6 @@
 """Puts a trained model into the package: ``python -m recipes.publish FROM TO``.
 
-It is kept as what it changes of its base's weights, in four bits, beside a ``config.json`` that names the base. The
+It is kept as what it changes of its base's weights, in four bits, next to a ``config.json`` that names the base. The
 tokenizer is that of the base.
 """
 

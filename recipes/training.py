@@ -125,7 +125,7 @@ class Training(ABC, Generic[Step]):
 
 
 class AdapterTraining(Training[Step]):
-    """Trains the tensors of an adapter beside a frozen model.
+    """Trains the tensors of an adapter of a frozen model.
 
     Args:
         length: of the run.
@@ -196,7 +196,7 @@ def _is_state_of(name: str, key: str) -> bool:
 
 
 class MuonTraining(Training[Step]):
-    """Trains parameters beside or within frozen weights, by Muon and Adam.
+    """Trains parameters next to or within frozen weights, by Muon and Adam.
 
     Args:
         length: of the run.

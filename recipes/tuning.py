@@ -241,7 +241,7 @@ class Tuning(Training[Tensor]):
         self.export(self.out)
 
     def export(self, target: Path) -> None:
-        """Write the model as a folder that transformers reads, and beside it its differences to the base."""
+        """Write the model as a folder that transformers reads, and next to it its differences to the base."""
         assert isinstance(self.learned, Change)  # noqa: S101 - other runs write adapters
         target.mkdir(parents=True, exist_ok=True)
         for name in _TOKENIZER:

@@ -5,7 +5,7 @@ text in one forward. The clean text is read first, in blocks: a row sees its blo
 finished blocks do when the model writes. Then each noisy block, in which some tokens are masked, sees itself and the
 clean blocks before it. So the clean text is computed once for several noisy copies of it.
 
-Blocks are counted from the first token of the prompt. A row predicts the token behind its own (`shifted`), as it did in
+Blocks are counted from the first token of the prompt. A row predicts the token after its own (`shifted`), as it did in
 the causal model, so the last row of a clean block predicts the first token of the next one; or its own token.
 """
 
@@ -51,7 +51,7 @@ class Noise(NamedTuple):
 def drawn_noise(
     batch: Mapping[str, Tensor], block: int, mask: int, chance: torch.Generator, *, copies: int, wholly: float
 ) -> Noise:
-    """Mask some tokens of each block of the answers, in so many ``copies`` of the batch, one behind the other.
+    """Mask some tokens of each block of the answers, in so many ``copies`` of the batch, one after the other.
 
     In the share ``wholly`` of the blocks all are masked, which is how each block begins when the model writes; of the
     others so many as a number drawn from one to all of them says.

@@ -1,7 +1,7 @@
 """Consistency distillation of a block diffusion model: ``python -m recipes.denoise.distil``.
 
 After CDLM (arXiv:2511.19269): the teacher writes each block one token at a time, the likeliest first. The student
-learns to say from an early state of a block what the teacher said later:
+learns to predict from an early state of a block what the teacher predicted later:
 
 - of tokens that the teacher wrote between an earlier and a later state, the teacher's distribution at that moment;
 - of tokens that are masked in both, what the student itself says in the later state;
@@ -41,12 +41,12 @@ class Trajectory:
     Attributes:
         tokens: that it wrote; elsewhere those of the batch # [rows, length]
         when: before how many others of its block a token was written; -1 where none was # [rows, length]
-        said: log-probabilities at that moment, of the tokens that were written # [written, vocabulary]
+        logprobs: log-probabilities at that moment, of the tokens that were written # [written, vocabulary]
     """
 
     tokens: Tensor
     when: Tensor
-    said: Tensor
+    logprobs: Tensor
 
 
 @torch.no_grad()
@@ -60,7 +60,7 @@ def trajectory(run: BlockTuning, teacher: Weights, batch: Mapping[str, Tensor], 
     when, slots = torch.full_like(tokens, -1), torch.zeros_like(tokens)
     count = int(learned.sum())
     slots[learned] = torch.arange(count, device=tokens.device)
-    said = torch.zeros(count, len(teacher.embed), dtype=torch.bfloat16, device=tokens.device)
+    logprobs = torch.zeros(count, len(teacher.embed), dtype=torch.bfloat16, device=tokens.device)
     owners = _blocks(tokens, run.block)
     for step in range(run.block):
         waiting = learned & (when < 0)
@@ -75,8 +75,8 @@ def trajectory(run: BlockTuning, teacher: Weights, batch: Mapping[str, Tensor], 
         where = waiting.nonzero()[first]
         tokens[where[:, 0], where[:, 1]] = chosen[first]
         when[where[:, 0], where[:, 1]] = step
-        said[slots[waiting][first]] = rows[first].clamp(min=-30.0).bfloat16()
-    return Trajectory(tokens, when, said)
+        logprobs[slots[waiting][first]] = rows[first].clamp(min=-30.0).bfloat16()
+    return Trajectory(tokens, when, logprobs)
 
 
 class Consistency(BlockTuning):
@@ -109,7 +109,7 @@ class Consistency(BlockTuning):
         early = self.read_noisy(weights, batch, keys, path.tokens.masked_fill(open_, self.mask))
         own = log_softmax(linear(self.predicting(clean, early, open_), weights.embed).float(), -1)
         newly = new[open_]
-        taught = _divergence(path.said[new[learned]].float(), own[newly])
+        taught = _divergence(path.logprobs[new[learned]].float(), own[newly])
         with torch.no_grad():
             late = self.read_noisy(weights, batch, keys, path.tokens.masked_fill(still, self.mask))
             wiser = log_softmax(linear(self.predicting(clean, late, still), weights.embed).float(), -1)

@@ -1,8 +1,8 @@
 """Measuring a block diffusion model: ``python -m recipes.denoise.evaluate``.
 
 The score is that of the pocket model's card: points of the topic present in a straight answer to a known question in
-changed words (`recipes.pocket.evaluate`). It stands beside the tokens that one forward wrote, for several thresholds,
-and beside the causal model that the run began with.
+changed words (`recipes.pocket.evaluate`). It is compared with the tokens that one forward wrote, for several
+thresholds, and with the causal model that the run began with.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def asked(corpus: Corpus, wordings: int = 1) -> list[tuple[Topic, str]]:
 
 
 def points_present(questions: Sequence[tuple[Topic, str]], answers: Sequence[str]) -> float:
-    """The share of all points whose title and text stand in the answer to their topic."""
-    held = [
+    """The share of all points whose title and text occur in the answer to their topic."""
+    present = [
         text_present(point.text, answer) and point.title in answer
         for (topic, _), answer in zip(questions, answers, strict=True)
         for point in topic.points
     ]
-    return sum(held) / len(held)
+    return sum(present) / len(present)
 
 
 def measure(writer: BlockWriter, questions: Sequence[tuple[Topic, str]], threshold: float) -> Figures:

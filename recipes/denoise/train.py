@@ -62,7 +62,7 @@ class BlockTuning(Tuning):
         return self.model.states(weights, batch["tokens"], batch["positions"], sees)
 
     def read_noisy(self, weights: Weights, batch: Mapping[str, Tensor], clean: Keys, tokens: Tensor) -> Tensor:
-        """States of noisy copies behind each other # [copies * rows, length, hidden]."""
+        """States of noisy copies, one after the other # [copies * rows, length, hidden]."""
         copies = len(tokens) // len(batch["tokens"])
         sees = sees_noisy(batch["texts"], self.block, self.dtype).repeat(copies, 1, 1, 1)
         keys = [(key.repeat(copies, 1, 1, 1), value.repeat(copies, 1, 1, 1)) for key, value in clean]
@@ -91,7 +91,7 @@ def add_block_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the sizes of blocks and of the corpus."""
     parser.add_argument("--block", type=int, default=8, help="tokens of a block (default %(default)s)")
     parser.add_argument("--topics", type=int, help="how many topics to learn, for a first look (default: all)")
-    parser.add_argument("--own", action="store_true", help="rows predict their own tokens, not those behind them")
+    parser.add_argument("--own", action="store_true", help="rows predict their own tokens, not those after them")
     parser.add_argument("--copies", type=int, default=COPIES, help="noisy copies of a text (default %(default)s)")
     parser.add_argument("--start", type=Path, help="a model of this base to start from")
 

@@ -96,8 +96,8 @@ class BlockWriter:
         if width:
             inside = (places[:, None] // block >= places // block)[None] & known[:, None, :]
             itself = torch.eye(width, dtype=torch.bool, device=self.device)
-            said = self._forward(given, places.expand(count, -1), inside | itself, cache)
-            ahead = said[torch.arange(count, device=self.device), (whole - 1).clamp(min=0)]
+            computed = self._forward(given, places.expand(count, -1), inside | itself, cache)
+            ahead = computed[torch.arange(count, device=self.device), (whole - 1).clamp(min=0)]
         results = [Written() for _ in prompts]
         open_ = [True] * count
         first = [len(prompt) % block for prompt in prompts]  # where the answer begins in its first block
@@ -142,7 +142,7 @@ class BlockWriter:
         result.ids += row[: row.index(self.end) + 1] if self.end in row else row
 
     def _forward(self, rows: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        """Logits of some rows behind what is in the cache # [questions, rows, vocabulary]."""
+        """Logits of some rows after what is in the cache # [questions, rows, vocabulary]."""
         found = self.model(
             input_ids=rows, position_ids=positions, attention_mask=mask[:, None], past_key_values=cache, use_cache=True
         )

@@ -47,9 +47,9 @@ def lesson_losses(
         cache = chunks_of(plain, lesson)
     for job, wanted in zip(lesson.jobs, chosen, strict=True):
         first = max(0, job.learned - job.appended)
-        behind = job.tokens[first : max(wanted)]
+        suffix = job.tokens[first : max(wanted)]
         with torch.no_grad():
-            _read(plain, cache, [behind] * count, length)
+            _read(plain, cache, [suffix] * count, length)
         at = torch.tensor(wanted) - 1  # the candidate of a learned token is at the token before it
         slots = length + at - first
         tokens = torch.tensor([job.tokens[place] for place in at.tolist()])
@@ -142,13 +142,13 @@ def _decode(forward: LlamaForward, past: Candidates, lesson: Lesson, job: Job, a
     """
     learned, head, length = len(at), len(lesson.head), int(at[-1])
     ranks = torch.tensor([*range(head), *(head + rank for rank in lesson.ranks), head + lesson.total])
-    weights = ranks.diff().float().log()  # a candidate also stands for the left out ones after it
+    weights = ranks.diff().float().log()  # a candidate also represents the left out ones after it
     weights[:head] = 0.0
     if job.source >= 0:
         weights[head + job.source] = 0.0
     total, rows = head + lesson.total, torch.arange(length)
     slots = torch.cat((ranks[:-1], total + rows))
-    held: Candidates = ([], [])
+    computed: Candidates = ([], [])
 
     def seen(own: Tensor, window: int | None) -> Tensor:
         """Which of head, candidates and rows are seen from some places # [..., slots]."""
@@ -160,7 +160,7 @@ def _decode(forward: LlamaForward, past: Candidates, lesson: Lesson, job: Job, a
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
         both = [torch.cat(each, 1) for each in zip(before(layer), (keys, values), strict=True)]
-        for kind, each in zip(held, (keys, values), strict=True):
+        for kind, each in zip(computed, (keys, values), strict=True):
             kind.append(each)
         mask = seen(total + rows, window)
         mask[:, len(ranks) - 1 :].fill_diagonal_(True)
@@ -168,7 +168,7 @@ def _decode(forward: LlamaForward, past: Candidates, lesson: Lesson, job: Job, a
         return attention(queries, both[0], both[1], mask[None], bias=bias)[0].flatten(2)
 
     def attend_last(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
-        known = [kind[layer] for kind in held]
+        known = [kind[layer] for kind in computed]
         both = [torch.cat(each, 1) for each in zip(before(layer), known, (keys, values), strict=True)]
         mask = torch.cat((seen(total + at, window), torch.ones(learned, 1, dtype=torch.bool)), 1)
         bias = torch.cat((weights, torch.zeros(length + 1)))[None]

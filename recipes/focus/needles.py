@@ -134,12 +134,12 @@ class Haystack:
         self._end = model.tokenizer.eos_token or "\n"
         bos = model.tokenizer.bos_token
         self.head: tuple[int, ...] = self.encode(bos) if bos else ()
-        self._behind = "\n"
+        self._suffix = "\n"
         if getattr(model.tokenizer, "chat_template", None) is not None:
             mark = "qzxj"
             turns = [{"role": "user", "content": mark}]
             text = str(model.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
-            self._behind = text.rpartition(mark)[2]
+            self._suffix = text.rpartition(mark)[2]
 
     def encode(self, text: str) -> tuple[int, ...]:
         """The tokens of a text between others."""
@@ -159,7 +159,7 @@ class Haystack:
 
     def question(self, text: str) -> tuple[int, ...]:
         """The end of a prompt that asks a question."""
-        return self.encode(f"\n\n{text}{self._behind}")
+        return self.encode(f"\n\n{text}{self._suffix}")
 
     def answer(self, sentence: str) -> tuple[int, ...]:
         """The answer to it, and what ends an answer."""
@@ -206,9 +206,9 @@ class Lessons:
         chunks: list[tuple[int, ...]] = []
         follows: tuple[int, ...] = ()
         for place in range(count):
-            held = [fact for fact, own in zip(facts, places, strict=False) if own == place]
+            here = [fact for fact, own in zip(facts, places, strict=False) if own == place]
             needles: list[tuple[int, ...]] = []
-            for fact in held:
+            for fact in here:
                 needle = self.haystack.needle(fact)
                 if sum(map(len, needles)) + len(needle) < max(length // 2, 24):
                     needles.append(needle)
@@ -263,20 +263,22 @@ class Lessons:
         return asked_for(fact) if plain else writer.question(fact)
 
     def _before(self, chance: random.Random) -> tuple[int, ...]:
-        """What stands before a question in the local context: nothing, or the end of the document and of its fence."""
+        """What precedes a question in the local context: nothing, or the end of the document and of its fence."""
         hay = self.haystack.hay(chance, chance.choice((0, 0, 0, 16, self.appended // 2)))
         fence = self.haystack.encode(f"\n{fence_for(str(chance.random()))} end") if chance.random() < _FENCED else ()
         return (*hay, *fence)
 
     def _question(self, chance: random.Random, writer: Writer, fact: Fact, place: int, *, alone: bool = False) -> Job:
         encode = self.haystack.encode
-        asked, said = self.haystack.question(self._asked(chance, writer, fact)), self.haystack.answer(fact.sentence)
+        asked, answer = self.haystack.question(self._asked(chance, writer, fact)), self.haystack.answer(fact.sentence)
         before = () if alone else self._before(chance)
         appended = chance.randint(len(asked), max(len(asked), self.appended))
         start = len(before) + len(asked)
-        given, told, _ = fact.sentence.rpartition(fact.value)
-        first, last = len(encode(given.rstrip())), len(encode(given + told))
-        return Job("question", (*before, *asked, *said), start, appended, place, recalled=(start + first, start + last))
+        given, value, _ = fact.sentence.rpartition(fact.value)
+        first, last = len(encode(given.rstrip())), len(encode(given + value))
+        return Job(
+            "question", (*before, *asked, *answer), start, appended, place, recalled=(start + first, start + last)
+        )
 
     def _absent(self, chance: random.Random, writer: Writer, there: Set[tuple[str, str]]) -> Job:
         """A question whose answer is not in the document."""

@@ -8,10 +8,10 @@ not read it. One more loss asks the candidate of the chunk with the answer for t
 sizes, run without a gradient; it goes through the candidates only. Matrices learn by Muon. Where the folder has an
 adapter for reading documents, the frozen model is its sum with the weights: one that can look something up in a chunk.
 
-Only some chunks of a long document are computed. A candidate also stands for the left out ones up to the next: the
+Only some chunks of a long document are computed. A candidate also represents the left out ones up to the next: the
 logarithm of their number is added to its attention scores.
 
-The adapter is written beside the weights, with the SHA-256 of both. Training is seeded and goes on from its last
+The adapter is written next to the weights, with the SHA-256 of both. Training is seeded and goes on from its last
 checkpoint when it is started again.
 """
 
@@ -103,9 +103,9 @@ def _chosen(chance: random.Random, job: Job, count: int) -> list[int]:
     every, recalled = range(job.learned, len(job.tokens)), range(*job.recalled)
     if job.loss != "question":
         return sorted(chance.sample(every, min(len(every), count // 2)))
-    told = chance.sample(recalled, min(len(recalled), count - 1 if chance.random() < 0.7 else count // 2))
-    others = [place for place in every if place not in told]
-    return sorted([*told, *chance.sample(others, min(len(others), count - len(told)))])
+    chosen = chance.sample(recalled, min(len(recalled), count - 1 if chance.random() < 0.7 else count // 2))
+    others = [place for place in every if place not in chosen]
+    return sorted([*chosen, *chance.sample(others, min(len(others), count - len(chosen)))])
 
 
 class Projections(nn.Module):
@@ -213,19 +213,19 @@ class Trainer(MuonTraining[Shares]):
         for wanted, logits in alone:
             loss = cross_entropy(logits.float().flatten(0, 1), wanted.flatten(), reduction="sum")
             total = total + loss / sum(each.numel() for each, _ in alone)
-            said = int((logits.argmax(-1) == wanted).sum())
+            hits = int((logits.argmax(-1) == wanted).sum())
             shares += Shares(
-                Counter({"lookup": loss.item()}), Counter({"lookup": said}), Counter({"lookup": wanted.numel()})
+                Counter({"lookup": loss.item()}), Counter({"lookup": hits}), Counter({"lookup": wanted.numel()})
             )
         for job, (wanted, logits) in zip(lesson.jobs, found, strict=True):
             loss = cross_entropy(logits.float(), wanted, reduction="sum")
             total = total + job.weight * loss / count
-            said = int((logits.argmax(-1) == wanted).sum())
+            hits = int((logits.argmax(-1) == wanted).sum())
             if job.weight == 1 or "repetition" not in self.plan.losses:
-                right, asked = right + said, asked + len(wanted)
+                right, asked = right + hits, asked + len(wanted)
             shares += Shares(
                 Counter({job.loss: loss.item()}),
-                Counter({job.loss: said}),
+                Counter({job.loss: hits}),
                 Counter({job.loss: len(wanted)}),
             )
         total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -274,12 +274,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rank", type=int, help="of what is added to each projection; by default whole matrices")
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES), help="by default all")
     parser.add_argument("--chunk", type=int, default=256, help="tokens of a chunk at most (default 256)")
-    parser.add_argument("--appended", type=int, default=64, help="local tokens behind each chunk (default 64)")
+    parser.add_argument("--appended", type=int, default=64, help="local tokens after each chunk (default 64)")
     parser.add_argument("--tokens", type=int, default=1536, help="of the chunks of a step (default %(default)s)")
     parser.add_argument("--start", type=Path, help="adapter of the same sizes to begin with")
     parser.add_argument("--rate", type=float, default=Plan.rate, help="learning rate (default %(default)s)")
     parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --target and stop")
-    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FOCUS_FILE} beside the weights")
+    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FOCUS_FILE} next to the weights")
     chosen = parser.parse_args(arguments)
     try:
         _train(chosen)

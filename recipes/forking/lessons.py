@@ -2,7 +2,7 @@
 
 A whole text reads: the opening, an outline of each point, a path for each outline, and the closing as the conclusion
 (Yang et al., "Multiverse", arXiv:2506.09991). It is learned in the pieces that it is written in: up to the last
-outline; each path behind that, without the other paths; and the conclusion behind all paths. So no positions and no
+outline; each path after that, without the other paths; and the conclusion after all paths. So no positions and no
 masks change, as in ThreadWeaver (2025), and any server that continues a text can write it.
 """
 

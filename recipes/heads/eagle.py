@@ -1,8 +1,8 @@
 """The network of EAGLE-3, and its training-time test.
 
 Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test",
-arXiv:2503.01840: one decoder layer reads the inputs of three of the model's layers, joined, beside the input vector of
-the next token. For the guesses behind the first, it reads its own last state instead, as it will have to when it
+arXiv:2503.01840: one decoder layer reads the inputs of three of the model's layers, joined, and the input vector of
+the next token. For the guesses after the first, it reads its own last state instead, as it will have to when it
 drafts. So it is trained on its own errors.
 """
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, silu
 
-from recipes.heads.network import Head, Sizes, behind, matrix, normed
+from recipes.heads.network import Head, Sizes, matrix, normed, shifted_by
 from recipes.heads.target import Seen, Target
 
 __all__ = ["Eagle"]
@@ -47,7 +47,7 @@ class Eagle(Head):
         found: list[Tensor] = []
         known: list[tuple[Tensor, Tensor]] = []  # keys and values of each guess
         for guess in range(self.sizes.depth):
-            state = self._layer(behind(seen.embedded, 1 + guess), state, known)
+            state = self._layer(shifted_by(seen.embedded, 1 + guess), state, known)
             found.append(normed(state, self.norm, self.epsilon))
         return found
 
@@ -75,8 +75,8 @@ class Eagle(Head):
         scores = (queries @ keys[:, :, None].mT).float()  # [batch, kv heads, group, tokens, tokens]
         hidden = torch.ones(tokens, tokens, dtype=torch.bool, device=queries.device).triu_(1)
         scores = scores.masked_fill(hidden, -torch.inf)
-        beside = [(queries * key).float().sum(-1, keepdim=True) for key, _ in own]
-        weights = torch.cat((scores, *beside), -1).softmax(-1).to(values.dtype)
+        own_scores = [(queries * key).float().sum(-1, keepdim=True) for key, _ in own]
+        weights = torch.cat((scores, *own_scores), -1).softmax(-1).to(values.dtype)
         mixed = weights[..., :tokens] @ values[:, :, None]
         for number, (_, value) in enumerate(own):
             mixed = mixed + weights[..., tokens + number, None] * value

@@ -48,8 +48,8 @@ def measure(target: Target, head: Head, texts: Texts) -> Acceptance:
         own = texts.all[at : at + _TOGETHER]
         with torch.autocast(target.device.type, torch.bfloat16, enabled=small):
             states = head.states(target.seen(texts.of(own)))
-            said = torch.stack([head.words[head.logits(each).argmax(-1)] for each in states], -1).tolist()
-        for text, guessed in zip(own, said, strict=True):
+            guesses = torch.stack([head.words[head.logits(each).argmax(-1)] for each in states], -1).tolist()
+        for text, guessed in zip(own, guesses, strict=True):
             for most in range(1, depth + 1):
                 place = text.learned  # of the token that the model says before a draft
                 while place < len(text.tokens):

@@ -1,4 +1,4 @@
-"""Medusa's heads: beside the model's last state, one for each token ahead.
+"""Medusa's heads: from the model's last state, one for each token ahead.
 
 Cai et al., arXiv:2401.10774, a residual block for each. Its authors give each head an output matrix; here all learn
 one, of a small vocabulary.

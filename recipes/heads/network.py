@@ -11,7 +11,7 @@ from torch.nn.functional import linear
 
 from recipes.heads.target import Seen, Target
 
-__all__ = ["Head", "Sizes", "behind", "matrix", "normed"]
+__all__ = ["Head", "Sizes", "matrix", "normed", "shifted_by"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Sizes:
 
 
 class Head(nn.Module, ABC):
-    """Guesses, at each token of a text, the tokens behind the next one, which the model itself says.
+    """Guesses, at each token of a text, the tokens after the next one, which the model itself predicts.
 
     Args:
         target: the frozen model.
@@ -68,8 +68,8 @@ class Head(nn.Module, ABC):
         return linear(states, self.unembedding)
 
 
-def behind(sequence: Tensor, steps: int) -> Tensor:
-    """Each place gets what stands ``steps`` later; zeros where the text has ended # [batch, tokens, ...]."""
+def shifted_by(sequence: Tensor, steps: int) -> Tensor:
+    """Each place gets what is ``steps`` later; zeros where the text has ended # [batch, tokens, ...]."""
     moved = torch.zeros_like(sequence)
     moved[:, : sequence.shape[1] - steps] = sequence[:, steps:]
     return moved

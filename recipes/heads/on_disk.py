@@ -17,8 +17,8 @@ __all__ = ["write_head"]
 def write_head(folder: Path, target: Target, base: str, head: Head) -> None:
     """Write weights in float16 and ``config.json``, completely or not at all.
 
-    A small vocabulary is told by ``d2t``, what is added to a word's number in it for its token, and ``t2d``, which
-    tokens are in it. The SHA-256 of the model's weights is written beside them.
+    A small vocabulary is given by ``d2t``, what is added to a word's number in it for its token, and ``t2d``, which
+    tokens are in it. The SHA-256 of the model's weights is written next to them.
     """
     tensors, config = head.exported()
     vocabulary, words = len(target.output), head.words

@@ -1,4 +1,4 @@
-"""The frozen model that a head drafts for: its states of a text, and what it would say behind each of its tokens."""
+"""The frozen model that a head drafts for: its states of a text, and what it would predict after each of its tokens."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Writing:
             asked: the questions, in any order.
             folder: of the answers, a file for each batch.
             go_on: asked before each batch but the first.
-            advance: is told which share of all batches is there.
+            advance: is called with the share of all batches that is there.
         """
         folder.mkdir(parents=True, exist_ok=True)
         jobs = [(prompt, heat) for heat in HEATS for prompt in self.prompts(model, asked)]
@@ -138,7 +138,7 @@ def answers(
     positions = torch.arange(width, device=device).expand(batch, -1)
     model.forward(Rows(tokens, positions, width), cache, first)
     current = tokens[torch.arange(batch, device=device), places]  # its keys and values are written once more
-    said = torch.full((batch, longest), -1, device=device)
+    written = torch.full((batch, longest), -1, device=device)
     last: list[tuple[Tensor, Tensor]] = []  # of each step: who took part, and their states
     alive, ended = torch.arange(batch, device=device), torch.zeros(batch, dtype=torch.bool, device=device)
     for step in range(min(longest, model.context_window - width)):
@@ -148,7 +148,7 @@ def answers(
         if wanted is not None:
             last.append((alive.cpu(), wanted.found[LAST][:, 0].half().cpu()))
         current = _choose(logits, heat[alive], noise)
-        said[alive, step] = torch.where(ended, -1, current)
+        written[alive, step] = torch.where(ended, -1, current)
         ended |= torch.isin(current, ends)
         places = places + 1
         if step % _LOOK == _LOOK - 1 and (left := int((~ended).sum())) < _THINNED * len(alive):
@@ -157,7 +157,7 @@ def answers(
             going = (~ended).nonzero()[:, 0]
             cache.keep(going.tolist())
             current, places, alive, ended = current[going], places[going], alive[going], ended[going]
-    spoken = [[token for token in row if token >= 0] for row in said.tolist()]
+    spoken = [[token for token in row if token >= 0] for row in written.tolist()]
     return [
         Written("own", [*prompt, *own], len(prompt), _states_of(row, len(own), last) if states else None)
         for row, (prompt, own) in enumerate(zip(prompts, spoken, strict=True))

@@ -1,4 +1,4 @@
-"""Lexical units, and the [PAD]s behind many positions of one text in one forward."""
+"""Lexical units, and the [PAD]s after many positions of one text in one forward."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def inside_units(confidence: Tensor, anchors: Tensor, pads: int, threshold: floa
 
 @dataclass(frozen=True, slots=True)
 class Packing(AnchoredRows):
-    """The [PAD] rows behind many positions of one text, evaluated together.
+    """The [PAD] rows after many positions of one text, evaluated together.
 
     Attributes:
         anchor: position of the last token of the text that each row sees # [rows]
@@ -68,7 +68,7 @@ class Packing(AnchoredRows):
 
 
 def pack(anchors: Tensor, pads: int, text_states: Tensor) -> Packing:
-    """Lay out the [PAD]s behind each anchor, in the order of the anchors # [anchors] -> [anchors * pads] rows."""
+    """Lay out the [PAD]s after each anchor, in the order of the anchors # [anchors] -> [anchors * pads] rows."""
     number = torch.arange(pads, device=anchors.device).repeat(len(anchors))
     anchor = anchors.repeat_interleave(pads)
     return Packing(

@@ -101,7 +101,7 @@ def continuations(
 ) -> list[Written]:
     """Let the model continue the prompts, every other pair of them sampled at temperature 0.7.
 
-    So what is learned is what it says, not what was written. ``advance`` is told how many were continued.
+    So what is learned is what it says, not what was written. ``advance`` is called with how many were continued.
     """
     together, found = _ON_A_CPU if model.device.type == "cpu" else _ON_A_GPU, list[Written]()
     for first in range(0, len(prompts), together):

@@ -1,11 +1,11 @@
 """Training the [PAD] rows of lexical unit decoding: ``python -m recipes.lexical.train``.
 
 The recipe of Sun et al., arXiv:2405.15208, on a frozen model. The model reads texts, and continuations that it wrote
-itself. Runs of tokens that it gives a high probability are lexical units. [PAD] rows behind many positions of each
+itself. Runs of tokens that it gives a high probability are lexical units. [PAD] rows after many positions of each
 text, all in one forward under a four-dimensional mask, learn to predict the further tokens of the unit. Tokens outside
 units count less: from them the rows learn when not to be sure.
 
-What is trained is a small adapter (see `stretto.local_engine.research.lexical.pads`), written beside the weights and
+What is trained is a small adapter (see `stretto.local_engine.research.lexical.pads`), written next to the weights and
 bound to them by their SHA-256. The weights of a GGUF file are unpacked into a folder first. Training is seeded and goes
 on from its last checkpoint when it is started again.
 """
@@ -59,7 +59,7 @@ class Plan:
     outside: float = 0.2  # weight of a token outside units
     texts: int = 8  # in a step
     anchors: int = 128  # positions of a text that get [PAD]s in one step
-    beside: int = 256  # units beside a feed-forward layer
+    beside: int = 256  # units alongside a feed-forward layer
     last: int = 1024  # units of the last layer
     rate: float = 0.003
     seed: int = 1
@@ -226,7 +226,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default 0.003)")
     parser.add_argument("--own", type=int, default=600, help="continuations the model writes first (default 600)")
     parser.add_argument("--together", type=int, default=Plan.texts, help="texts of a step (default %(default)s)")
-    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FILE} beside the weights")
+    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FILE} next to the weights")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     chosen = parser.parse_args(arguments)
     try:
@@ -259,7 +259,7 @@ def _unpacked(source: Source, folder: Path | None) -> Source:
     """Write the weights of a GGUF file into a folder, unless they are there; the folder as a source."""
     if folder is None:
         raise SettingsError(
-            f"{source.name} is a GGUF file, beside whose packed weights no adapter can be trained. Name a folder for "
+            f"{source.name} is a GGUF file. No adapter can be trained for its packed weights. Name a folder for "
             "the unpacked weights and the adapter: --unpacked build/unpacked"
         )
     if not (folder / "config.json").is_file():

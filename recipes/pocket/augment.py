@@ -51,7 +51,7 @@ MEASURED_CHANGES = ("case", "politeness", "punctuation", "order", "typo", "dropp
 
 
 def typo(text: str, chance: random.Random) -> str:
-    """Change one letter inside one word of four letters or more: swapped, doubled, dropped or hit beside."""
+    """Change one letter inside one word of four letters or more: swapped, doubled, dropped or mistyped."""
     words = [match.span() for match in re.finditer(r"[A-Za-z]{4,}", text)]
     if not words:
         return text

@@ -84,7 +84,7 @@ wordings measured as unseen are not in the training data and were written to dif
 """
 
 _TAIL = """
-## Beside the weights
+## Next to the weights
 
 `reading.safetensors` is an adapter for prompts that show documents: it looks up codes, dates, places, homes and prices
 in texts of any length, in passages. Its figures are in `docs/pocket.md`. `focus.safetensors` lets the sum of both look

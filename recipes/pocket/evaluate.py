@@ -149,7 +149,7 @@ def measure(
     """All figures by name; shares from 0 to 1.
 
     Every topic is asked with so many ``wordings``, each changed in another way.  ``quick`` measures tasks and source on
-    a part only, for a first look.  ``say`` is told every figure as soon as it is known.
+    a part only, for a first look.  ``say`` is called with every figure as soon as it is known.
     """
     corpus = Corpus(with_source=False)
 
@@ -185,12 +185,12 @@ def _measure_known(
     ]
     questions = [question for _, question in asked]
     answers = writer.answers(questions, 640)
-    held = [
+    present = [
         (text_present(p.text, a) and p.title in a)
         for (topic, _), a in zip(asked, answers, strict=True)
         for p in topic.points
     ]
-    figures["known_straight_points"] = sum(held) / len(held)
+    figures["known_straight_points"] = sum(present) / len(present)
     figures["known_straight_topic"] = _share(
         _starts_alike(t.opening, a[:60]) for (t, _), a in zip(asked, answers, strict=True)
     )
@@ -212,8 +212,10 @@ def _measure_known(
     written = [""] * len(asked)
     for (at, _), text in zip(jobs, writer.answers([prompt for _, prompt in jobs], 90), strict=True):
         written[at] += text + "\n"
-    held = [text_present(p.text, text) for (topic, _), text in zip(asked, written, strict=True) for p in topic.points]
-    figures["known_skeleton_points"] = sum(held) / len(held)
+    present = [
+        text_present(p.text, text) for (topic, _), text in zip(asked, written, strict=True) for p in topic.points
+    ]
+    figures["known_skeleton_points"] = sum(present) / len(present)
 
 
 def _measure_expansions(writer: Writer, corpus: Corpus, chance: random.Random, figures: dict[str, float]) -> None:

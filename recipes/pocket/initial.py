@@ -18,7 +18,7 @@ from recipes.pocket.network import Attention, Network
 __all__ = ["put_copying"]
 
 _NEAR = 12
-"""How many of the fastest rotary frequencies tell neighbours apart; the slower ones are left to compare content."""
+"""How many of the fastest rotary frequencies distinguish neighbours; the slower ones are left to compare content."""
 
 
 @torch.no_grad()

@@ -82,7 +82,7 @@ KINDS = tuple(_STATED)
 """Kinds of facts: codes, dates, homes, places and amounts."""
 
 _EVERY = 5  # one word in so many is kept out of training
-_UNHEARD = 0.35  # of the words in lessons, those that nobody has heard: looking up has to work for any word
+_INVENTED = 0.35  # of the words in lessons, those that are invented: looking up has to work for any word
 _STARTS = ("b", "br", "c", "d", "dr", "f", "g", "gr", "h", "k", "kl", "l", "m", "n", "p", "r", "s", "st", "t", "v", "z")
 _VOWELS = ("a", "e", "i", "o", "u", "ia", "ai")
 _ENDS = ("", "", "n", "r", "s", "l", "x", "nd", "rk")
@@ -169,7 +169,7 @@ class Writer:
         )
 
     def _word(self, name: str) -> str:
-        if not self._held_out and self._chance.random() < _UNHEARD:
+        if not self._held_out and self._chance.random() < _INVENTED:
             word = self._name()
             return word.lower() if name in ("colours", "products") else word
         return self._chance.choice(self._part(tasks.lists()[name]))

@@ -136,17 +136,17 @@ class Lessons:
         fact, there = self._asked(chance, writer, facts)
         if not there and facts and chance.random() < 0.3:
             facts = []
-        said = self._findings(chance, facts) if facts else "Nothing in the passages bears on the question."
-        fence, question = fence_for(said, str(chance.random())), writer.question(fact)
-        asked = filled("document_answer", fence=fence, records=said, question=question)
+        records = self._findings(chance, facts) if facts else "Nothing in the passages bears on the question."
+        fence, question = fence_for(records, str(chance.random())), writer.question(fact)
+        asked = filled("document_answer", fence=fence, records=records, question=question)
         return Lesson("answer", (("user", asked), ("assistant", self._cited(fact, facts, there=there and bool(facts)))))
 
     def _collapse(self, chance: random.Random, writer: Writer, size: int) -> Lesson:  # noqa: ARG002 - findings are short
         facts = writer.facts(chance.randrange(2, 7))
         fact, there = self._asked(chance, writer, facts)
-        said, question = self._findings(chance, facts), writer.question(fact)
+        records, question = self._findings(chance, facts), writer.question(fact)
         asked = filled(
-            "document_collapse", fence=fence_for(said, str(chance.random())), records=said, question=question
+            "document_collapse", fence=fence_for(records, str(chance.random())), records=records, question=question
         )
         if there:
             kept = {"keep": [facts.index(fact) + 1], "answer": fact.sentence, "confidence": 5}
@@ -157,12 +157,15 @@ class Lessons:
     def _whole(self, chance: random.Random, writer: Writer, size: int) -> Lesson:
         text, facts = self.text(chance, writer, size)
         passages = self._passages(chance, text, facts)
-        said = f'Document "{chance.choice(_TITLES)}":\n\n' + "\n\n".join(
+        records = f'Document "{chance.choice(_TITLES)}":\n\n' + "\n\n".join(
             f"[{number}] {passage.strip()}" for number, passage in enumerate(passages, start=1)
         )
         fact, there = self._asked(chance, writer, facts)
         asked = filled(
-            "document_whole", fence=fence_for(said, str(chance.random())), records=said, question=writer.question(fact)
+            "document_whole",
+            fence=fence_for(records, str(chance.random())),
+            records=records,
+            question=writer.question(fact),
         )
         if there:
             number = next(at for at, passage in enumerate(passages, start=1) if fact.sentence in passage)
@@ -225,8 +228,8 @@ class Lessons:
     def _passages(self, chance: random.Random, text: str, facts: Sequence[Fact]) -> list[str]:
         """A text in parts, no fact cut in two."""
         ends = [at for at, sign in enumerate(text) if sign in "\n "]
-        held = [(at, at + len(fact.sentence)) for fact in facts if (at := text.find(fact.sentence)) >= 0]
-        ends = [end for end in ends if not any(start < end < stop for start, stop in held)]
+        sentences = [(at, at + len(fact.sentence)) for fact in facts if (at := text.find(fact.sentence)) >= 0]
+        ends = [end for end in ends if not any(start < end < stop for start, stop in sentences)]
         parts, start = [], 0
         while start < len(text):
             size = chance.randrange(250, 520)

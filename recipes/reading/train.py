@@ -5,7 +5,7 @@ Lessons are the library's own prompts for documents, over texts in which facts a
 is learned. Lessons get longer at first. The learning rate warms up, stays, and falls to zero. Training is seeded and
 goes on from its last checkpoint when it is started again.
 
-The adapter is written beside the weights, four bits a number, and bound to them by their SHA-256.
+The adapter is written next to the weights, four bits a number, and bound to them by their SHA-256.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def encoded(lesson: Lesson, tokenizer: Tokenizer) -> tuple[list[int], list[int]]
     for role, text in lesson.turns:
         if role == "assistant":
             given = tokenizer.encode(f"{ASSISTANT}\n", add_special_tokens=False).ids
-            said = [*tokenizer.encode(text, add_special_tokens=False).ids, end]
+            answer = [*tokenizer.encode(text, add_special_tokens=False).ids, end]
             tokens += given
-            wanted += [-1] * len(given) + said
-            tokens += [*said, *tokenizer.encode("\n", add_special_tokens=False).ids]
+            wanted += [-1] * len(given) + answer
+            tokens += [*answer, *tokenizer.encode("\n", add_special_tokens=False).ids]
             wanted += [-1]
         else:
             found = tokenizer.encode(f"<|{role}|>\n{text.strip()}{END}\n", add_special_tokens=False).ids
@@ -233,7 +233,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--base", type=Path, default=pocket_folder(), help="folder of the weights; default: the pocket model's"
     )
-    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {READING_FILE} beside the weights")
+    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {READING_FILE} next to the weights")
     parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --target and stop")
     chosen = parser.parse_args(arguments)
     forget_checkpoint(chosen)

@@ -1,4 +1,4 @@
-"""What the shape model is measured beside: keywords, and the usual text classifiers. Needs scikit-learn."""
+"""What the shape model is compared with: keywords, and the usual text classifiers. Needs scikit-learn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AGAINST = re.compile(
 
 
 def keywords(_: Sequence[Row], asked: Sequence[Row]) -> NDArray[Any]:
-    """Say yes where a word of lists stands in the prompt and no word of prose, code or sums does. Learns nothing."""
+    """Say yes where a word of lists occurs in the prompt and no word of prose, code or sums does. Learns nothing."""
     return np.array([float(bool(_KEYWORDS.search(row.prompt)) and not _AGAINST.search(row.prompt)) for row in asked])
 
 

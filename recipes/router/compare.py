@@ -1,6 +1,6 @@
 """Which groups of rows pull the router: ``python -m recipes.router.compare``. Needs scikit-learn (the ``dev`` extra).
 
-Three states of the training rows are set beside each other: before the how-to rows, with all rows, and as they are
+Three states of the training rows are compared: before the how-to rows, with all rows, and as they are
 trained on now. ``--groups`` leaves out one group of the late rows after the other instead. The measured rows are judged
 out of fold, by models that have not seen them. The general questions and the rows held out, which nothing is trained
 on, are judged by a model of all rows of the state, with the obstacles of the real decision. The solver takes fewer
@@ -137,30 +137,30 @@ def measure(states: Mapping[str, Chosen], seeds: Sequence[int], write: Callable[
             [(run.probability[near], run.yes[near]) for run in runs],
         )
         sets |= {title: (asked, [run.of(asked) for run in runs]) for title, asked in unseen.items()}
-        for title, (asked, said) in sets.items():
-            found[name][title] = _figures(asked, said)
+        for title, (asked, verdicts) in sets.items():
+            found[name][title] = _figures(asked, verdicts)
         write(f"{name}: {len(taken)} rows, {time.process_time() - started:.0f} s of CPU\n")
     return found
 
 
-def _figures(rows: Sequence[Row], said: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> dict[str, Any]:
+def _figures(rows: Sequence[Row], verdicts: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> dict[str, Any]:
     truth = np.array([row.skeleton for row in rows])
-    low, high = interval(truth, said[0][1])
+    low, high = interval(truth, verdicts[0][1])
     return {
         "rows": len(rows),
-        "f1": float(np.mean([f1(truth, yes) for _, yes in said])),
+        "f1": float(np.mean([f1(truth, yes) for _, yes in verdicts])),
         "interval": [low, high],
-        "auc": float(np.mean([roc_auc_score(truth, sure) for sure, _ in said])),
-        "loss": float(np.mean([log_loss(truth, np.clip(sure, 1e-6, 1 - 1e-6)) for sure, _ in said])),
-        "shapes": _parts(rows, truth, said, lambda row: row.shape, SHAPES),
-        "languages": _parts(rows, truth, said, language_of, sorted({language_of(row) for row in rows})),
+        "auc": float(np.mean([roc_auc_score(truth, sure) for sure, _ in verdicts])),
+        "loss": float(np.mean([log_loss(truth, np.clip(sure, 1e-6, 1 - 1e-6)) for sure, _ in verdicts])),
+        "shapes": _parts(rows, truth, verdicts, lambda row: row.shape, SHAPES),
+        "languages": _parts(rows, truth, verdicts, language_of, sorted({language_of(row) for row in rows})),
     }
 
 
 def _parts(
     rows: Sequence[Row],
     truth: NDArray[Any],
-    said: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+    verdicts: Sequence[tuple[NDArray[Any], NDArray[Any]]],
     named: Callable[[Row], str],
     names: Sequence[str],
 ) -> dict[str, list[float]]:
@@ -170,8 +170,8 @@ def _parts(
         name: [
             int((keys == name).sum()),
             int(truth[keys == name].sum()),
-            float(np.mean([(yes & truth)[keys == name].sum() for _, yes in said])),
-            float(np.mean([(yes & ~truth)[keys == name].sum() for _, yes in said])),
+            float(np.mean([(yes & truth)[keys == name].sum() for _, yes in verdicts])),
+            float(np.mean([(yes & ~truth)[keys == name].sum() for _, yes in verdicts])),
         ]
         for name in names
     }

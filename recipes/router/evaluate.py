@@ -3,7 +3,7 @@
 Every row that was labelled before any error was looked at is judged once, by a model that has not seen it; the rows
 written later are trained on in every fold and never measured on. Calibration and threshold are chosen inside each
 training fold. "collected" are the rows from public sets alone, whose shares are nearer to real traffic. The rows held
-out are judged by the committed model, with what stands against an outline.
+out are judged by the committed model, with what speaks against an outline.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def judge(parts: Sequence[Fold], count: int) -> tuple[Verdicts, NDArray[Any]]:
 
 def compare(name: str, scorer: baselines.Scorer, parts: Sequence[Fold], count: int) -> Verdicts:
     """Another model under the same folds, its threshold chosen in the same way."""
-    said = Verdicts(name, np.zeros(count), np.zeros(count, dtype=bool))
+    verdicts = Verdicts(name, np.zeros(count), np.zeros(count, dtype=bool))
     for unseen, seen, asked in parts:
-        said.probability[unseen] = scorer(seen, asked)
-        said.yes[unseen] = said.probability[unseen] >= _inner_threshold(scorer, seen)
-    return said
+        verdicts.probability[unseen] = scorer(seen, asked)
+        verdicts.yes[unseen] = verdicts.probability[unseen] >= _inner_threshold(scorer, seen)
+    return verdicts
 
 
 def calibration_error(probability: NDArray[Any], truth: NDArray[Any]) -> float:
@@ -193,8 +193,8 @@ def _held_out(rows: Sequence[Row], write: Callable[[str], Any]) -> None:
             for row, judgement in zip(chosen, judged, strict=True)
         ]
         right = np.mean([judgement.shape == row.shape for row, judgement in zip(chosen, judged, strict=True)])
-        served = [said for said, row in zip(yes, chosen, strict=True) if row.skeleton]
-        others = [said for said, row in zip(yes, chosen, strict=True) if not row.skeleton]
+        served = [verdict for verdict, row in zip(yes, chosen, strict=True) if row.skeleton]
+        others = [verdict for verdict, row in zip(yes, chosen, strict=True) if not row.skeleton]
         name = family.rpartition(": ")[2]
         found, false = f"{sum(served)}/{len(served)}", f"{sum(others)}/{len(others)}"
         write(f"{name:<26}{len(chosen):>6}{right:>8.2f}{found:>9}{false:>9}\n")

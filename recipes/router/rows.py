@@ -64,10 +64,10 @@ def read(name: str, *, late: bool = False) -> Iterator[Row]:
 
 
 def is_left_out(row: Row) -> bool:
-    """Whether a row is not trained on: the third trial's lists with a dependent end, and those beside them without one.
+    """Whether a row is not trained on: the third trial's lists with a dependent end, and similar ones without one.
 
-    Their words are those of any list, and `stretto.router.parse` reads what tells them apart. Trained on as steps, they
-    taught the model that lists are steps.
+    Their words are those of any list, and `stretto.router.parse` reads what distinguishes them. Trained on as steps,
+    they taught the model that lists are steps.
     """
     return "third trial: dependent" in row.source
 

@@ -145,9 +145,9 @@ def thresholds(
     candidates = np.arange(0.15, 0.86, 0.01)
     f1, loose, strict = [], [], []
     for candidate in candidates:
-        said = probabilities >= candidate
-        hits, false = weights[said & truth].sum(), weights[said & ~truth].sum()
-        missed = weights[~said & truth].sum()
+        accepted = probabilities >= candidate
+        hits, false = weights[accepted & truth].sum(), weights[accepted & ~truth].sum()
+        missed = weights[~accepted & truth].sum()
         f1.append(2 * hits / (2 * hits + false + missed))
         loose.append(0.3 * false + 0.7 * missed)
         strict.append(0.7 * false + 0.3 * missed)
@@ -199,15 +199,15 @@ def pack(vocabulary: Vocabulary, coefficients: NDArray[Any], bias: NDArray[Any],
 
 
 def main() -> None:
-    """Train on all rows and write the model beside this module."""
+    """Train on all rows and write the model next to this module."""
     rows = load()
     arrays = train(rows)
     np.savez_compressed(TARGET, **arrays)  # type: ignore[arg-type]  # the stub takes the names for allow_pickle
     model = ShapeModel(arrays)
-    said = ", ".join(f"{name} {value:.2f}" for name, value in model.thresholds.items())
+    shown = ", ".join(f"{name} {value:.2f}" for name, value in model.thresholds.items())
     size = TARGET.stat().st_size / 1024
     sys.stdout.write(
-        f"{len(rows)} rows, {len(arrays['idf'])} cues, {size:.0f} kB in {TARGET.name}; thresholds: {said}\n"
+        f"{len(rows)} rows, {len(arrays['idf'])} cues, {size:.0f} kB in {TARGET.name}; thresholds: {shown}\n"
     )
 
 
