@@ -39,7 +39,7 @@ $ stretto ask --compare --strategy skeleton "..."                 # what it gain
 $ stretto chat                                                    # points side by side, in this terminal
 $ stretto route "..."                                             # how it would be answered, and why
 $ stretto serve --model openai:NAME                               # for every client of OpenAI's API
-$ stretto check llamacpp:smollm2                                  # what a model holds, and how fast it is
+$ stretto check llamacpp:smollm2                                  # what a model can do, and how fast it is
 $ stretto bench local:./folder                                    # which decoding method is fastest here
 $ stretto doctor                                                  # what would work on this machine
 ```

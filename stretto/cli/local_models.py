@@ -54,7 +54,7 @@ OF_A_LOCAL_MODEL: dict[str, Any] = {
     "threads": Annotated[
         int | None,
         typer.Option(
-            "--threads", metavar="N", min=1, max=MOST_THREADS, help="The most threads of a local model's forward."
+            "--threads", metavar="N", min=1, max=MOST_THREADS, help="Maximum number of threads of a local model."
         ),
     ],
     "compiled": Annotated[

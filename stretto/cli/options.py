@@ -162,7 +162,7 @@ Roles = Annotated[
 Fallback = Annotated[
     list[str] | None,
     of_model(
-        "--fallback", says="A model that goes on where the model fails. May be repeated; they are asked in this order."
+        "--fallback", says="A model that takes over if the model fails. May be repeated; they are asked in this order."
     ),
 ]
 BaseUrl = Annotated[
@@ -222,13 +222,13 @@ Schema = Annotated[
     ),
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens of the whole answer.")
+    int | None, typer.Option("--max-tokens", metavar="N", help="Maximum number of tokens of the answer.")
 ]
 PartTokens = Annotated[
-    int | None, typer.Option("--part-tokens", metavar="N", help="The most tokens of one part of an answer in parts.")
+    int | None, typer.Option("--part-tokens", metavar="N", help="Maximum number of tokens of each part of an answer.")
 ]
 MaxParallelParts = Annotated[
-    int | None, typer.Option("--max-parallel-parts", metavar="N", help="The most parts that are written at a time.")
+    int | None, typer.Option("--max-parallel-parts", metavar="N", help="Maximum number of parts written at a time.")
 ]
 Temperature = Annotated[
     float | None, typer.Option("--temperature", metavar="T", help="0: always the likeliest word; up to 2.")
@@ -249,16 +249,17 @@ Decoding = Annotated[
         autocompletion=complete_decoding,
     ),
 ]
-Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
+Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="Maximum time for the answer.")]
 Missing = Annotated[
     OnMissing | None,
     typer.Option(
-        "--on-missing", help="What becomes of a part that cannot be written: a note in its place, nothing, or an error."
+        "--on-missing",
+        help="What to do if a part cannot be written: put a note in its place, omit it, or raise an error.",
     ),
 ]
 Looping = Annotated[
     OnLoop | None,
-    typer.Option("--on-loop", help="What becomes of a direct answer that repeats itself: tell says so, cut ends it."),
+    typer.Option("--on-loop", help="What to do if a direct answer repeats itself: warn about it, or cut it there."),
 ]
 Logprobs = Annotated[
     int | None,

@@ -154,7 +154,7 @@ class Settings(CheckedModel):
         try:
             written = tomllib.loads(file.read_text(encoding="utf-8")) if named or file.is_file() else {}
         except (OSError, ValueError) as error:
-            raise SettingsError(f"The settings file {file} cannot be read: {error}. Mend or remove it.") from None
+            raise SettingsError(f"The settings file {file} cannot be read: {error}. Repair or remove it.") from None
         exported = {name: value for name in cls.model_fields if (value := os.environ.get(_variable(name), "").strip())}
         _warn_misspelt(tuple(sorted(name for name in os.environ if name.startswith(PREFIX))))
         given = {name: value for name, value in arguments.items() if value is not None}

@@ -131,7 +131,7 @@ class Watchers:
         except Exception:  # noqa: BLE001 - a hook is the caller's code; the answer continues
             if name not in self._failed:
                 self._failed.add(name)
-                _log.exception("the hook %s failed; the answer goes on, further failures are not logged", name)
+                _log.exception("the hook %s failed; the answer continues, further failures are not logged", name)
 
 
 _current: ContextVar[Watchers] = ContextVar("stretto_watchers", default=Watchers())  # noqa: B039 - has no hooks

@@ -39,7 +39,7 @@ def test_the_model_is_told_what_was_said_before(stretto, kept):
 
 def test_another_model_that_goes_on_is_a_warning(stretto, kept):
     result = stretto("chat", "--resume", kept, piped="", name="other:model")
-    assert "scripted:model wrote this chat so far. other:model goes on." in result.stderr
+    assert "scripted:model wrote this chat so far. other:model continues it." in result.stderr
 
 
 @pytest.mark.thorough

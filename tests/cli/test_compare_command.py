@@ -96,7 +96,7 @@ def test_ctrl_c_names_the_file_and_the_command_that_goes_on(program, questions, 
         running.send_signal(signal.SIGINT)
         said = running.stderr.read()
     assert running.returncode == 130
-    assert f"What is done is kept in {tmp_path / 'report.kept.jsonl'}. Go on with:" in said
+    assert f"Finished work is kept in {tmp_path / 'report.kept.jsonl'}. Continue with:" in said
     assert f"stretto compare {questions} -s skeleton --out {out}" in said
     assert (tmp_path / "report.kept.jsonl").read_text().count('"sample"') == 2
 

@@ -128,7 +128,7 @@ def left_out(template: object, prompt: ModelRequest, backend: str) -> tuple[str,
         warnings.append(f"{' and '.join(unread)} had no effect: the chat template of {backend} does not read it.")
     if template is None:
         warnings.append(
-            f"{backend} has no chat template: it is shown the messages as plain text, and may go on with them instead "
+            f"{backend} has no chat template: it gets the messages as plain text, and may continue them instead "
             "of answering. Use a file of an instruct or chat model."
         )
     return tuple(warnings)

@@ -198,7 +198,7 @@ def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> Bac
         detail = str(error) if isinstance(error, OddEventError) else f"{type(error).__name__}: {error}"
         excerpt, what = "", f" ({redacted_line(detail, *secrets)[:200]})"
     broken = StreamBrokenError(
-        f"{backend} sent an event that cannot be read{what}. Try again; if it stays, the server or a proxy "
+        f"{backend} sent an event that cannot be read{what}. Try again; if that persists, the server or a proxy "
         "between is at fault.",
         backend=backend,
     )

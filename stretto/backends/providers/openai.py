@@ -320,8 +320,8 @@ def _piece(choice: Any, message: Any, extra: Mapping[str, Any]) -> AnswerPiece:
     thoughts = [Thought(name, name, text) for name in _THINKING if (text := words_of(value_of(message, name)))][:1]
     if content.thinking:
         thoughts.append(Thought("thinking", "thinking", content.thinking, listed=True))
-    warnings = ["The answer was spoken: of its sound, only the words are here."] if value_of(sound, "data") else []
-    warnings += [f"The answer holds a part of type {kind!r}, which was left out." for kind in content.others]
+    warnings = ["The answer was spoken: only its transcript is kept, not the sound."] if value_of(sound, "data") else []
+    warnings += [f"The answer contains a part of type {kind!r}, which was left out." for kind in content.others]
     return AnswerPiece(
         text=refusal or content.text or content.refusal or word_of(sound, "transcript") or "",
         thinking="".join(thought.text for thought in thoughts),

@@ -231,7 +231,7 @@ class Breaker(Wrapper):
         where = getattr(self.inner, "endpoint", "its endpoint")
         when = f"in {left_s:.0f} s" if left_s > 0 else "when the call that tries it now has ended"
         return BreakerOpenError(
-            f"{self.name} is left alone: {where} failed {faults} times in a row, "
+            f"{self.name} is not called for now: {where} failed {faults} times in a row, "
             f"the last with {failure}. It is tried again {when}.",
             backend=self.name,
             retry_after_s=left_s,

@@ -138,7 +138,7 @@ class RedisStore:
             if not self._is_away:
                 self._is_away = True
                 _log.warning(
-                    "%s cannot be used (%s). Until it is back, this replica goes on by its own limits and breakers.",
+                    "%s cannot be used (%s). Until it is back, this replica uses its own limits and breakers.",
                     self._where,
                     str(error).rstrip(".") or f"no answer in {self._timeout_s:g} s",
                 )

@@ -116,7 +116,7 @@ class _Watched(AsyncIterator[Chunk]):
     def _stalled(self) -> StalledError:
         name = self._guard.name
         return StalledError(
-            f"{name} sent no more text for {self._limit_s:g} s. Ask again; if it stays, allow more with "
+            f"{name} sent no more text for {self._limit_s:g} s. Ask again; if that persists, allow more with "
             "Settings(stall_s=...).",
             backend=name,
         )

@@ -26,7 +26,7 @@ def why_not_wait_for_limits(seconds: float) -> str | None:
     caller = calling()
     if caller is None or not caller.replaceable or seconds <= _LONG_S:
         return None
-    return f"another model goes on sooner than in {seconds:.0f} s"
+    return f"another model takes over sooner than in {seconds:.0f} s"
 
 
 class Trial:

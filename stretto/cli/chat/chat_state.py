@@ -94,7 +94,7 @@ class ChatState:
         self._written = replace(saved, turns=()) if saved else Saved()
         if saved and saved.model and saved.model != self.name:
             self.notices.append(
-                (f"{one_line(saved.model)} wrote this chat so far. {one_line(self.name)} goes on.", True)
+                (f"{one_line(saved.model)} wrote this chat so far. {one_line(self.name)} continues it.", True)
             )
 
     def _again(self, saved: Saved) -> None:

@@ -61,7 +61,9 @@ def bench(
             help="Your own prompts, a line of --- between them; a first line '# kind: NAME' gathers some under a name.",
         ),
     ] = None,
-    tokens: Annotated[int, typer.Option("--tokens", metavar="N", min=2, help="The most to write for a prompt.")] = 96,
+    tokens: Annotated[
+        int, typer.Option("--tokens", metavar="N", min=2, help="Maximum number of tokens for each prompt.")
+    ] = 96,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", min=1, help="Timed repetitions.")] = 3,
     temperature: Annotated[
         float, typer.Option("--temperature", metavar="T", min=0.0, max=2.0, help="0: always the likeliest word.")

@@ -91,9 +91,10 @@ def calibrate(
 ) -> None:
     """Learn when the answer of a small model is as good as that of a large one.
 
-    Both answer every question. Compared is by the right answer where the file has one, by the format, by what short
-    answers say, else by the judge. What is learned is kept for these models, and `--strategy cascade` goes by it. The
-    table shows the cascade on questions that it was not learned from, next to random routing.
+    Both models answer every question. Their answers are compared by the right answer if the file has one, by the
+    format, by what short answers say, or else by the judge. What is learned is kept for these models, and
+    `--strategy cascade` uses it. The table shows the cascade on questions that it was not learned from, next to random
+    routing.
     """
     if router:
         _correct(questions)
@@ -211,7 +212,7 @@ def rendered(found: Calibration) -> list[Text]:
         lines.append(Text(found.caution, "yellow"))
     if found.learned is not None:
         lines += [Text(step_text(step.model, step.by, step.threshold), "bold") for step in found.learned.steps]
-        lines.append(Text("Kept: --strategy cascade goes by it. stretto learned prints what is kept.", "dim"))
+        lines.append(Text("Kept: --strategy cascade uses it. stretto learned prints what is kept.", "dim"))
     return lines
 
 

@@ -50,7 +50,7 @@ def chat(
     prompt_family: options.PromptFamily = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the last chat; --resume ID: with that one of `stretto chats`.")
+        bool, typer.Option("--resume", help="Continue the last chat; --resume ID: that one of `stretto chats`.")
     ] = False,
     resumed: Annotated[str | None, typer.Option(RESUMED, hidden=True)] = None,
     no_history: Annotated[bool, typer.Option("--no-history", help="Keep nothing of this chat in a file.")] = False,
@@ -59,7 +59,7 @@ def chat(
         bool, typer.Option("--web", help="Chat in a browser; the model is chosen here, all else there.")
     ] = False,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the web chat; 0: a free one.")
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port of the web chat; 0: any free one.")
     ] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser; print the address only.")] = False,
     plain: Annotated[
@@ -69,7 +69,7 @@ def chat(
 ) -> None:
     """Talk with a model; /help lists the commands. --web: in a browser.
 
-    Ctrl-C cancels the answer and keeps the program, Ctrl-D ends it. Not on a terminal, every line of
+    Ctrl-C cancels the answer and keeps the program, Ctrl-D ends it. Without a terminal, every line of
     standard input is a question.
     """
     from stretto.cli.chat.chat_folder import ChatFolder  # noqa: PLC0415 - these two keep `stretto --help` light
@@ -113,9 +113,7 @@ def chat(
 def _file(folder: ChatFolder, *, resumes: bool, name: str | None, keeps: bool) -> ChatFile | None:
     """Return the file of the chat. Piped input is saved only if it continues a chat."""
     if resumes and not keeps:
-        raise InvalidRequestError(
-            "--resume and --no-history exclude each other: what goes on with a chat is kept in it."
-        )
+        raise InvalidRequestError("--resume and --no-history exclude each other: a chat that is resumed is kept.")
     if resumes:
         return folder.find(name)
     return folder.begin() if keeps and sys.stdin.isatty() else None

@@ -15,13 +15,13 @@ from stretto.cli.output.plain import one_line, plain
 app = typer.Typer(no_args_is_help=False, help="Find, read and remove the chats that `stretto chat` has kept.")
 
 Name = Annotated[str, typer.Argument(metavar="ID", help="The beginning of a chat's name, as in the list.")]
-Most = Annotated[int, typer.Option("--most", "-n", min=1, help="How many chats at most.")]
+Most = Annotated[int, typer.Option("--most", "-n", min=1, help="Maximum number of chats.")]
 
 
 @app.callback(invoke_without_command=True)
 @reporting
 def newest(context: typer.Context, *, most: Most = 10, json: Json = False) -> None:
-    """List the chats that were used last. Go on with one: stretto chat --resume ID."""
+    """List the chats that were used last. Continue one: stretto chat --resume ID."""
     if context.invoked_subcommand is None:
         _list(most=most, json=json)
 
@@ -52,7 +52,9 @@ def show(
     *,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Also what is no part of the conversation any more: questions that were edited."),
+        typer.Option(
+            "--all", help="Also print what is no longer part of the conversation, such as questions that were edited."
+        ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with the whole answers.")] = False,
 ) -> None:

@@ -33,10 +33,10 @@ def check(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure what a model holds: plans, entries, labels, quotations, and its speed.
+    """Measure what a model can do: plans, entries, labels, quotations, and its speed.
 
     Takes two minutes and 60 calls at most. The result is kept for this model. From then on, no strategy is chosen that
-    needs what the model does not hold, and prompts are those that it holds best.
+    needs what the model cannot do, and the prompts are those that suit it best.
     """
     import asyncio  # noqa: PLC0415 - keeps `stretto --help` light
 

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from stretto.comparing import Comparison, Side, Spending
 
 MOST_SHOWN, LONGEST_WHY = 30, 100  # questions shown with the judge's reason, and its maximum length in characters
-FirstSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the first question; the next has the next.")]
+FirstSeed = Annotated[
+    int, typer.Option("--seed", metavar="N", help="Seed of the first question; each further question adds 1.")
+]
 MostSpent = Annotated[
     str | None,
     typer.Option(
-        "--budget", metavar="N|$N", help="The most to spend: tokens (200000), or US dollars with a sign ('$2.50')."
+        "--budget", metavar="N|$N", help="Maximum to spend: tokens (200000), or US dollars with a sign ('$2.50')."
     ),
 ]
 Report = Annotated[
@@ -90,7 +92,7 @@ def compare(
     """Answer questions in two ways, and compare: by code, by the clock, and by a judge.
 
     By default `auto` is measured against `direct`. Questions that both write in the same way are left out of the
-    figures. Interrupt it when you like: with --out, the same command goes on where it ended.
+    figures. You can interrupt it: with --out, the same command continues where it stopped.
     """
     import asyncio  # noqa: PLC0415 - keeps `stretto --help` light
 
@@ -193,10 +195,12 @@ def reporting_kept(screen: Screen, kept: Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if kept is None:
-            screen.note("Nothing is kept without --out FILE.html. With it, the same command goes on where it ended.")
+            screen.note(
+                "Nothing is kept without --out FILE.html. With it, the same command continues where it stopped."
+            )
         else:
             command = shlex.join(["stretto", *sys.argv[1:]])
-            screen.note(f"What is done is kept in {kept}. Go on with:")
+            screen.note(f"Finished work is kept in {kept}. Continue with:")
             screen.note(f"  {command}")
         raise
 

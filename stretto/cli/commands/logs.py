@@ -16,7 +16,7 @@ from stretto.values.errors import InvalidRequestError
 app = typer.Typer(no_args_is_help=False, help="Keep answers in a file of this machine, and find them again.")
 
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The number of an answer, as in the list.")]
-Most = Annotated[int, typer.Option("--most", "-n", min=1, help="How many answers at most.")]
+Most = Annotated[int, typer.Option("--most", "-n", min=1, help="Maximum number of answers.")]
 
 
 @app.callback(invoke_without_command=True)

@@ -30,7 +30,7 @@ Version = Annotated[
     typer.Option(
         "--version",
         metavar="V",
-        help="Such as v1; the newest by default.",
+        help="Version, such as v1; the newest by default.",
         autocompletion=options.complete_version,
     ),
 ]

@@ -32,7 +32,7 @@ Models = Annotated[
     ),
 ]
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 0.0.0.0: on all networks.")]
-Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: a free one.")]
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")]
 Keys = Annotated[
     Path | None,
     typer.Option(
@@ -118,7 +118,7 @@ def serve(
         names = ", ".join(backend.name for backend in client.backends.values())
         show(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.")
         if client.fallback:
-            show(f"Where a model of `stretto` fails, {', '.join(each.name for each in client.fallback)} goes on.")
+            show(f"If a model of `stretto` fails, {', '.join(each.name for each in client.fallback)} takes over.")
         show(f"A chat for the browser is at {address}/.")
         show("Ctrl-C ends it.")
 

@@ -298,7 +298,7 @@ def run_chat(state: ChatState, *, trace: bool, mouse: bool) -> int:
         finally:
             leaving.enter_context(leaving_within(PATIENCE_S, Exit(app.return_code or 0)))
             if state.chat is not None and state.chat.exists:
-                typer.echo(f"Go on with this chat: stretto chat --resume {state.chat.id}", err=True)
+                typer.echo(f"Continue this chat: stretto chat --resume {state.chat.id}", err=True)
             runner.run(state.client.aclose())
     return app.return_code or 0
 

@@ -53,7 +53,7 @@ def read_completions(body: dict[str, Any], service: Service, exchange: Exchange)
         Ask(served, Message(role="user", content=prompt), options) for prompt in prompts for _ in range(request.n or 1)
     ]
     if len(asks) > MOST_ANSWERS:
-        message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send less prompts."
+        message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send fewer prompts."
         raise Problem(400, message, param="prompt", code="invalid_value")
     echoes = [prompt if request.echo else "" for prompt in prompts for _ in range(request.n or 1)]
     return ParsedBody(
