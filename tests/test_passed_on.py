@@ -435,7 +435,7 @@ async def test_the_words_of_a_spoken_answer_are_its_text():
     reply = RawResponse([json.dumps(body).encode()], headers={"content-type": "application/json"})
     answer, _, _ = await asked(reply, QUESTION, extra={"modalities": ["text", "audio"]})
     assert answer.text == "Hello."
-    assert "only the words are here" in " ".join(answer.warnings)
+    assert "only its transcript is kept" in " ".join(answer.warnings)
 
 
 async def test_a_filter_is_told_from_a_refusal():

@@ -53,7 +53,7 @@ def test_a_file_without_a_chat_template_is_told_with_each_answer(template, tmp_p
     file = write_gguf(tmp_path / "base.gguf", MODELS["llama"](), tokenizer, template=template)
     with Stretto(f"local:{file}") as stretto:
         said = [str(each) for each in stretto.ask("Why?", strategy="direct", max_tokens=4).warnings]
-    assert any("base.gguf has no chat template: it is shown the messages as plain text" in each for each in said) == (
+    assert any("base.gguf has no chat template: it gets the messages as plain text" in each for each in said) == (
         template is None
     )
 
