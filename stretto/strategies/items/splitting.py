@@ -321,7 +321,7 @@ _COUNT = re.compile(
 _UNSPACED = re.compile(
     rf"(?P<number>\d{{1,3}}|[二三四五六七八九十两兩]{{1,3}})\s*{unspaced('counters')}\s*(?:[^\s，。,.、]{{0,10}}?)"
     rf"(?:(?P<short>{unspaced('short')})|{unspaced('medium')})"
-    rf"|{unspaced('counted-behind')}を(?P<behind>\d{{1,3}}){unspaced('counters-behind')}?"
+    rf"|{unspaced('counted-behind')}を(?P<after>\d{{1,3}}){unspaced('counters-behind')}?"
 )
 _ASKS = listed("asks")
 _ORDERED = listed("ordered")
@@ -393,7 +393,7 @@ def _unspaced(text: str) -> Count | str | None:
         return None
     if _ORDERED_UNSPACED.search(text[: found.start()]):
         return "they have an order or are facts to look up"
-    number = number_value(found["number"] or found["behind"])
+    number = number_value(found["number"] or found["after"])
     return _checked(text, number, "short" if found["short"] else "medium")
 
 
