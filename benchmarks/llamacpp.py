@@ -17,8 +17,9 @@ has been read before. SmolLM2 comes in Q4_1; other types are written from it, so
 their own rounding. Processor time is for one thread: the waiting of several for each other would count.
 
 Answers that are held to a grammar or a schema end where the model ends them, so those of a schema are timed by the
-token. mistral.rs takes prompts as text and may write fewer tokens than asked for: its times are scaled to as many. The
-instruction sets of each engine are shown below the table: those that its build uses here.
+token. mistral.rs answers one request after another, takes prompts as text and may write fewer tokens than asked for:
+its times are scaled to as many. The instruction sets of each engine are shown below the table: those that its build
+uses here.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -200,12 +201,16 @@ def llamacpp(file: str, threads: int, clock: Clock, drafts: str = "") -> tuple[A
 
 
 def mistralrs(file: str, threads: int, clock: Clock) -> tuple[Ask, Callable[[str], list[int]]]:
-    """mistral.rs within this process, with as many sequences as there are requests."""
+    """mistral.rs within this process, one request after another.
+
+    Its runner takes one call at a time. Where streams run at once, version 0.9.5 cannot read several prompts of one
+    length ("input tensor is not contiguous").
+    """
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     from mistralrs import CompletionRequest, Runner, Which  # noqa: PLC0415 - as above
 
     path, texts = Path(file), _texts_of(file)
-    runner = Runner(which=Which.GGUF(quantized_model_id=str(path.parent), quantized_filename=path.name), max_seqs=CALLS)
+    runner = Runner(which=Which.GGUF(quantized_model_id=str(path.parent), quantized_filename=path.name), max_seqs=1)
     forms: dict[str, dict[str, Any]] = {
         "": {"ignore_eos": True},
         "label": {"grammar_type": "regex", "grammar": f"({'|'.join(LABEL)})"},
@@ -216,16 +221,18 @@ def mistralrs(file: str, threads: int, clock: Clock) -> tuple[Ask, Callable[[str
         prompts: Sequence[Sequence[int]], length: int, *, drafts: bool = False, form: Form = ""
     ) -> tuple[float, int]:
         del drafts
-        written = []
 
-        def answer(prompt: str) -> None:
-            asked = CompletionRequest(model="default", prompt=prompt, max_tokens=length, temperature=0.0, **forms[form])
-            written.append(runner.send_completion_request(asked).usage.completion_tokens)
+        def answer(prompt: str) -> int:
+            request = CompletionRequest(
+                model="default", prompt=prompt, max_tokens=length, temperature=0.0, **forms[form]
+            )
+            tokens: int = runner.send_completion_request(request).usage.completion_tokens
+            return tokens
 
-        asked = texts(prompts)
+        prompt_texts = texts(prompts)
         began = clock()
-        together(answer, asked)
-        seconds, found = clock() - began, sum(written)
+        found = sum(map(answer, prompt_texts))
+        seconds = clock() - began
         return seconds if form else seconds * length * len(prompts) / found, found
 
     return ask, _tokens_of(file)
@@ -256,12 +263,9 @@ def _by_the_tokenizer(file: str, expression: str, given: Any) -> list[Any]:
 
 
 def together(work: Callable[[Any], None], items: Sequence[Any]) -> None:
-    """Run one thread for each item."""
-    threads = [threading.Thread(target=work, args=(each,)) for each in items]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    """Run one thread for each item. The first error of a thread is raised: a request that failed took no time."""
+    with ThreadPoolExecutor(len(items)) as pool:
+        list(pool.map(work, items))
 
 
 def serve(engine: str, file: str, threads: int, clock: Clock) -> None:

@@ -15,11 +15,18 @@ from live_server import serving
 
 from stretto import AsyncStretto, Settings
 
+BROWSERS = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+)  # the same as in .ci/chromium.sh
+
 
 @pytest.fixture
 async def chromium():
     """A browser of a test's own: in a shared one, a page that hung kept the pages of later tests waiting."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
     assert path, "There is no Chromium here. `make test-browser` installs Debian's."
     async with async_playwright() as playwright:
         # As root, in a container, Chromium's sandbox cannot be set up.
