@@ -47,6 +47,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 TOKENS, LONG, CALLS, SHARED, RECORDS, LABELS = 64, 1000, 8, 200, 10, 30
+SLOTS, CONTEXT = 16, 16_384
+"""Requests that run at once in one engine, and the tokens that they have room for in llama.cpp."""
 CODE = '''class Ring:
     """The last numbers that were put in."""
 
@@ -136,7 +138,7 @@ def stretto(file: str, threads: int, clock: Clock) -> tuple[Ask, Callable[[str],
 
     torch.set_num_threads(threads)
     model = load_model(find_source(f"local:{file}"))
-    engine = Engine(model, threads=threads, batch_size=CALLS, measure=True)
+    engine = Engine(model, threads=threads, batch_size=SLOTS, measure=True)
 
     def read(handle: Any) -> None:
         for event in handle:
@@ -163,11 +165,11 @@ def stretto(file: str, threads: int, clock: Clock) -> tuple[Ask, Callable[[str],
 
 
 def llamacpp(file: str, threads: int, clock: Clock, drafts: str = "") -> tuple[Ask, Callable[[str], list[int]]]:
-    """llama.cpp's server within this process, with as many slots as there are requests."""
+    """llama.cpp's server within this process, with as many slots."""
     import xllamacpp  # noqa: PLC0415 - as above
 
     params = xllamacpp.CommonParams()
-    params.model.path, params.n_parallel, params.n_ctx = file, CALLS, 2048 * CALLS
+    params.model.path, params.n_parallel, params.n_ctx = file, SLOTS, CONTEXT
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     if drafts:
         params.speculative.types = [getattr(xllamacpp.common_speculative_type, drafts)]
