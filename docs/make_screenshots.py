@@ -65,10 +65,11 @@ def take(upstream: str) -> None:
         sync_playwright() as playwright,
     ):
         try:
-            told = server.stderr or ()
-            address = next(word for line in told for word in line.split() if word.startswith("http://"))
+            lines = server.stderr or ()
+            address = next(word for line in lines for word in line.split() if word.startswith("http://"))
             warm_up(address)
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            path = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+            browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
             for (name, (context, settled)), scheme in itertools.product(PICTURES.items(), SCHEMES):
                 file = IMAGES / f"{name}-{scheme}.png"
                 picture(browser, address, file, context | {"color_scheme": scheme}, settled=settled)
