@@ -1,4 +1,4 @@
-"""The engine's decoding methods compared with transformers' and arctic-inference's: one run, same weights.
+"""The engine's decoding methods compared with transformers' and arctic-inference's: same weights, prompts and dtype.
 
     python benchmarks/decoding.py                                  everything on the pocket model and SmolLM2: hours
     python benchmarks/decoding.py --model local:pocket             about a quarter of an hour on 2 cores
@@ -19,7 +19,7 @@ can be read.
 
 Speeds are measured from the first token to the last; speed-ups are those within one repetition. Answers are compared
 with those of one token at a time: in float32 ours must be the same; in bfloat16 sums of other lengths round otherwise,
-and is counted how many are. What peers draw at random depends on their own generators and is not compared. Small
+and it is counted how many are the same. What peers draw at random depends on their own generators and is not compared. Small
 models loop when they decode greedily, which flatters every drafter: the share of distinct 4-grams is reported with the
 speed.
 

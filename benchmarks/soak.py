@@ -10,7 +10,7 @@ stop texts, some of them chats that go on with their own answer. A part of them 
 or after a random number of pieces. Afterwards: every request has ended once, no thread and no slot of keys and values
 is left, and the answers of uncancelled greedy requests, a sample of them, are those that each gets alone.
 
-Memory is reported of the thousand only. Before them go 500 of the same kind, in which caches fill and the
+Memory is reported for the thousand only. Before them go 500 of the same kind, in which caches fill and the
 allocator's heaps come to their size. This program itself keeps nothing of a request that has ended, but for the sample
 and for the last few, which others go on from.
 """

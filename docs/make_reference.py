@@ -92,8 +92,8 @@ INNER = {
     "Template": ("parts",),
     "RunningBranch": (
         *("calls", "others", "logprobs_sent"),
-        *("reported", "scope", "counts", "seen", "further", "new_logprobs", "caught_up"),
-        *("outcome", "use", "progress", "heard", "handed_over", "take_call", "hand_over"),
+        *("reported", "scope", "counts", "was_read", "further", "new_logprobs", "caught_up"),
+        *("outcome", "use", "progress", "metadata", "handed_over", "take_call", "hand_over"),
         *("writers", "wrote", "write", "end", "withhold"),
     ),
     "Runner": (

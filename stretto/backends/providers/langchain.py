@@ -192,8 +192,8 @@ def _takes(model: BaseChatModel, argument: str) -> bool:
 
 async def _config() -> RunnableConfig | None:
     """Return the callbacks of the branch that a call belongs to."""
-    run_config, caller = run_of_branch.get(), calling()
-    callbacks = await run_config(caller) if run_config is not None and caller is not None else None
+    callbacks_of, caller = run_of_branch.get(), calling()
+    callbacks = await callbacks_of(caller) if callbacks_of is not None and caller is not None else None
     return None if callbacks is None else {"callbacks": callbacks}
 
 

@@ -103,7 +103,7 @@ class AtAddress(OpenAIBackend):
                 raise nobody_listens(self.name, self.endpoint)
             through = f" through the proxy {self._proxy.name}" if self._proxy else ""
             raise ConnectionFailedError(
-                f"{self.name} was asked{through} which model it serves, and did not answer. Check the address, the "
+                f"{self.name} was asked{through} which model it serves, and did not say. Check the address, the "
                 "key, the network and whether the server runs.",
                 backend=self.name,
             )
