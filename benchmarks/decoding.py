@@ -19,9 +19,9 @@ can be read.
 
 Speeds are measured from the first token to the last; speed-ups are those within one repetition. Answers are compared
 with those of one token at a time: in float32 ours must be the same; in bfloat16 sums of other lengths round otherwise,
-and it is counted how many are the same. What peers draw at random depends on their own generators and is not compared. Small
-models loop when they decode greedily, which flatters every drafter: the share of distinct 4-grams is reported with the
-speed.
+and it is counted how many are the same. What peers draw at random depends on their own generators and is not compared.
+Small models loop when they decode greedily, which flatters every drafter: the share of distinct 4-grams is reported
+with the speed.
 
 The draft model, ours and the peers', is a copy of the model's own first layers unless --draft names a better one: it
 shows what the method costs more than what it can gain. Nothing is remembered from one answer to the next.

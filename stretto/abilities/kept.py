@@ -99,7 +99,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "schema": "a JSON schema",
     "length": "a length",
     "language": "the language of the question",
-    "nothing": "saying that a text has no answer",
+    "nothing": "saying that a text does not contain the answer",
 }
 """Abilities by name, as worded in sentences."""
 

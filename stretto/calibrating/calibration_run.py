@@ -83,7 +83,8 @@ async def calibrate_async(
     ways = {role: by or usual_way(client.backends[role]) for role in roles}
     for role, way in ways.items():
         if not can_measure(client.backends[role], way):
-            raise InvalidRequestError(f"by={way!r} cannot be measured for {client.backends[role].name}. Leave it out.")
+            name = client.backends[role].name
+            raise InvalidRequestError(f"The confidence of {name} cannot be measured with by={way!r}. Leave it out.")
     described = {
         "questions": hashlib.sha256("\n".join(each.model_dump_json() for each in every).encode()).hexdigest()[:16],
         "models": {role: f"{key_of(client.backends[role])} by {way}" for role, way in ways.items()}

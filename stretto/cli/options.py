@@ -222,7 +222,7 @@ Schema = Annotated[
     ),
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", help="Maximum number of tokens of the answer.")
+    int | None, typer.Option("--max-tokens", metavar="N", help="Maximum number of tokens of the whole answer.")
 ]
 PartTokens = Annotated[
     int | None, typer.Option("--part-tokens", metavar="N", help="Maximum number of tokens of each part of an answer.")

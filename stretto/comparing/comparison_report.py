@@ -217,9 +217,9 @@ class Comparison:
         overall = next((each for each in self.preferences if each.criterion == "overall"), None)
         sentences = []
         if overall and overall.flipped:
-            total = overall.wins + overall.ties + overall.flipped + overall.losses
+            judged = overall.wins + overall.ties + overall.flipped + overall.losses
             sentences.append(
-                f"{overall.flipped} of {total} overall verdicts flipped with the order of the answers, and count for "
+                f"{overall.flipped} of {judged} overall verdicts flipped with the order of the answers, and count for "
                 "neither side."
             )
         if self.unread:

@@ -40,7 +40,8 @@ class TextFigures:
         titles_twice: points with the title of an earlier point.
         loops: whether a sentence occurs three times, or the same eight words four times.
         leaks: whether it has eight words in a row from a prompt of the library that are not in the question.
-        language_held: whether the answer is in the expected language; ``True`` for texts that are too short.
+        language_held: whether the answer is in the expected language; ``True`` for texts that are too short to identify
+            their language.
     """
 
     words: int

@@ -188,7 +188,7 @@ async def test_what_would_fail_for_every_question_ends_the_run():
     ("options", "words"),
     [
         ({"goal": 1.0}, r"goal=1.0 cannot be used"),
-        ({"by": "check"}, r"by='check' cannot be measured for openai:gpt-5.4-nano"),
+        ({"by": "check"}, r"The confidence of openai:gpt-5.4-nano cannot be measured with by='check'"),
     ],
 )
 async def test_a_wrong_argument_is_one_clear_error(options, words):
