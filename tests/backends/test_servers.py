@@ -218,7 +218,7 @@ async def test_an_address_that_wants_another_key_says_so():
         AsyncStretto(server.url, settings=Settings(attempts=1)) as stretto,
     ):
         server._pages["/v1/models"] = Page({"error": "Unauthorized"}, 401)
-        with pytest.raises(ConnectionFailedError, match=r"did not answer\. Check the address, the key"):
+        with pytest.raises(ConnectionFailedError, match=r"did not say\. Check the address, the key"):
             await stretto.ask("Why?")
 
 

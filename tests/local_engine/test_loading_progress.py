@@ -86,6 +86,7 @@ def test_who_waits_is_told_of_each_change(where, kept, monkeypatch):
     if where == "notebook":
         monkeypatch.setitem(sys.modules, "ipykernel", sys)
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(loading_notice, "_silent", threading.Event())  # tests of the command line set it for good
     monkeypatch.setattr(loading_notice, "_AFTER_S", 0)
     monkeypatch.setattr(loading_notice, "_LOOK_S", 0.001)
     monkeypatch.setattr(sys, "stderr", open(writer, "w"))  # noqa: PTH123, SIM115

@@ -47,7 +47,7 @@ def test_what_is_kept_of_a_soak_does_not_grow_with_it(loaded, start):
         ledger.wait()
         ledger.send(engine, soak.Asked(Generation(PROMPTS[number % 5], 2), None), number)
     ledger.wait(until_all=True)
-    assert ledger.told == bytes([1] * 40)
+    assert ledger.end_counts == bytes([1] * 40)
     assert ledger.reasons == {"length": 40}
     assert (len(ledger.sample), len(ledger.recent), ledger._running) == (5, soak.AT_ONCE, [])
     assert all(asked.handle is None and len(asked.answer) == 2 for asked in ledger.sample)
