@@ -77,6 +77,7 @@ async def test_for_each_message_the_event_loop_does_no_more_than_look_at_it(mode
     assert sum(many[name] - few[name] for name in more) < 16 * (MANY - FEW)
 
 
+@pytest.mark.thorough
 async def test_a_long_text_is_searched_for_lists_in_a_thread():
     lines = "Translate each line:\n" + "\n".join(f"Part {number}." for number in range(2_000))
     async with AsyncStretto(ScriptedBackend({"": "Because."})) as stretto:

@@ -348,6 +348,7 @@ async def test_an_error_in_a_group_is_named():
         await check_backend(Own(), failing=Grouped(failure=BackendError("down")))
 
 
+@pytest.mark.thorough
 async def test_a_stream_that_cannot_be_cancelled_does_not_hold_up_the_check():
     released = asyncio.Event()
     with pytest.raises(BrokenContractError) as caught:

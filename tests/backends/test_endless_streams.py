@@ -42,6 +42,7 @@ async def test_of_an_error_only_the_beginning_is_read(api):
     assert "out of order" in str(error)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["empty deltas", "comments"])
 async def test_events_without_text_are_a_stall_although_they_never_stop(api, kind):
     endless = api.delta("") if kind == "empty deltas" else b": keep alive\n\n"

@@ -425,6 +425,7 @@ async def test_an_endpoint_that_keeps_failing_is_left_alone(model):
         assert len(server.requests) == 2
 
 
+@pytest.mark.thorough
 async def test_an_event_loop_that_was_held_up_is_no_silence_of_the_server():
     begun = anyio.Event()
 

@@ -135,6 +135,7 @@ async def test_a_template_that_takes_all_memory_is_told_and_holds_up_no_other_mo
         assert text_of(await collect(other, max_tokens=4))
 
 
+@pytest.mark.thorough
 async def test_the_process_of_a_template_ends_with_the_last_model_that_has_it(folder, tmp_path):
     told = [save(tmp_path / name, template="{{ messages[0].content }}") for name in "ab"]
     async with opened(told[0]) as first:

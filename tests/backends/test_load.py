@@ -164,6 +164,7 @@ async def test_a_cancelled_answer_leaves_its_room():
         assert load_of(backend).calls == 0
 
 
+@pytest.mark.thorough
 async def test_after_a_refusal_in_the_middle_answers_are_written_straight_and_nothing_is_lost():
     rules = [ReplyRule(pattern, HttpReply(text)) for pattern, text in SCRIPT.items()]
     async with ScriptedServer(rules) as server:

@@ -114,6 +114,7 @@ async def ask(tmp_path_factory):
         yield ask
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("family", "said", "text", "thought", "extra"),
     [
@@ -172,6 +173,7 @@ def thoughts_of(answer):
     return "".join(part["reasoning_content"] for part in answer.thoughts)
 
 
+@pytest.mark.thorough
 async def test_a_model_that_always_thinks_goes_on_within_its_thought(ask):
     answer, _ = await ask("deepseek r1", "Hm, rain.\n</think>\n\nTake a coat.", tools=())
     assert (answer.text, thoughts_of(answer)) == ("Take a coat.", "Hm, rain.")

@@ -183,6 +183,7 @@ async def test_however_long_a_server_asks_to_wait_one_call_finds_out_whether_it_
             clock.now += 1
 
 
+@pytest.mark.thorough
 async def test_while_one_call_tries_an_old_limit_the_others_wait_for_its_outcome():
     clock = ShiftedClock()
     async with talk(limits=RateLimits(clock)) as (backend, server):

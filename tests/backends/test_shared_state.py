@@ -273,6 +273,7 @@ async def test_a_whole_answer_of_one_replica_starts_the_count_of_all_anew(redis)
             assert (await hear(second)).text == "one two three"
 
 
+@pytest.mark.thorough
 async def test_after_a_rest_one_call_of_one_replica_tries_and_the_others_wait_for_it(redis):
     clock = Clock()
     async with replicas(redis, 3, clock=clock) as ((ill, trying, waiting), server):

@@ -84,6 +84,7 @@ def test_a_file_that_holds_no_schema_is_one_error_and_changes_nothing(stretto, t
     assert json.loads(result.stdout) == VELL
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_fields_are_seen_while_they_are_written_and_become_one_record(town):
     let_go, folder = anyio.Event(), ChatFolder()
@@ -124,6 +125,7 @@ async def test_fields_are_seen_while_they_are_written_and_become_one_record(town
         assert chat.state.schema is None
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_stopped_record_is_json_with_what_is_there_and_the_chat_goes_on(town):
     first = Reply(chunks=[f'{{"name": "Vell", "history": "{TEXTS["history"]}', 'never"}'], **UNENDING)
@@ -158,6 +160,7 @@ async def test_a_record_in_one_piece_is_shown_as_json_while_it_comes_and_where_i
         assert json.loads(chat.view.text) == {"name": "Vell", "history": "It *was* a"}
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("schema", "reasons"),
@@ -275,6 +278,7 @@ async def test_a_list_in_prose_that_was_stopped_is_not_taken_for_the_answer(town
         assert all(turn.text != "[1]" for turn in chat.state.turns)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="only there are named pipes")
 def test_a_pipe_that_nobody_writes_to_is_one_error(stretto, tmp_path):
     os.mkfifo(tmp_path / "pipe")

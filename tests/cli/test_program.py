@@ -99,6 +99,7 @@ def test_ctrl_c_ends_the_answer_with_its_line(program):
         assert running.stderr.read() == b"interrupted\n"
 
 
+@pytest.mark.thorough
 @needs_terminal
 def test_ctrl_c_does_not_wait_for_what_cannot_be_stopped(program):
     command = program(NEVER_ENDING, "ask", "-s", "direct", "Why?")
@@ -212,6 +213,7 @@ main()
     assert result.stderr in ("", "interrupted\n")  # typer ends in silence what is interrupted before the command
 
 
+@pytest.mark.thorough
 def test_a_deadline_ends_the_program_while_a_model_that_cannot_be_stopped_is_loading(program):
     command = program(json.dumps({"": {"text": "Late.", "delay_s": 3600}}), "ask", "-q", "--deadline", "0.5", "Why?")
     result = run_warm(command, env=os.environ | {"STUBBORN": "1"})

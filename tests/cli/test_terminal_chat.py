@@ -182,6 +182,7 @@ async def test_a_failed_point_is_marked_in_its_card():
         assert "warning: " in chat.whole_text
 
 
+@pytest.mark.thorough
 async def test_enter_sends_and_other_keys_begin_a_line():
     opened = []
     async with chatting(opening({"": "Fine."}, opened=opened), strategy="direct") as chat:
@@ -249,6 +250,7 @@ async def test_a_question_whose_answer_never_came_is_taken_up_again():
         assert [turn.text for turn in chat.state.turns] == ["Leaves."]
 
 
+@pytest.mark.thorough
 async def test_the_documents_of_a_chat_are_read_again(tmp_path):
     (tmp_path / "lease.md").write_text("The rent is 900 euros.")
     folder = ChatFolder()
@@ -335,6 +337,7 @@ async def test_the_chat_is_exported(tmp_path):
     assert (turn["question"], turn["answer"]["text"]) == ("What is tea?", "**Leaves**.")
 
 
+@pytest.mark.thorough
 async def test_choices_apply_to_what_follows():
     opened = []
     async with chatting(opening({"": "Fine."}, opened=opened)) as chat:
@@ -410,6 +413,7 @@ async def test_ctrl_c_gives_up_what_is_typed_and_then_says_how_to_leave():
         await chat.until(lambda: "Ctrl-D ends the chat" in chat.app.foot)
 
 
+@pytest.mark.thorough
 async def test_the_mouse_selects_and_ctrl_c_copies():
     async with chatting(opening({"": "Some words to copy."}), strategy="direct") as chat:
         await chat.ask("Why?")

@@ -39,6 +39,7 @@ def test_a_question_is_answered_and_the_terminal_is_given_back(program):
     assert kept.title == "Why?"
 
 
+@pytest.mark.thorough
 def test_ctrl_c_stops_the_answer_and_not_the_program(program):
     with Terminal(program(NEVER_ENDING, "chat", "-s", "direct", "--no-history")) as terminal:
         terminal.wait_for("Enter sends")
@@ -84,6 +85,7 @@ def test_a_program_that_is_told_to_go_keeps_what_there_is_of_an_answer(program, 
     assert turn.text == "First "
 
 
+@pytest.mark.thorough
 def test_ctrl_z_gives_the_terminal_back_until_the_program_goes_on(program):
     with Terminal(program(PLAIN, "chat", "-s", "direct", "--no-history")) as terminal:
         terminal.wait_for("Enter sends")
@@ -107,6 +109,7 @@ def test_a_killed_program_has_kept_the_question(program):
     assert [turn.question for turn in ChatFolder().find(None).read().turns] == ["Why?"]
 
 
+@pytest.mark.thorough
 def test_it_ends_although_its_model_cannot_be_stopped(program):
     with Terminal(program(NEVER_ENDING, "chat", "-s", "direct"), environment={"STUBBORN": "1"}) as terminal:
         terminal.wait_for("Enter sends")

@@ -46,6 +46,7 @@ async def test_the_opening_is_read_while_the_headings_stand_below_it():
         assert "Clean the chain" in chat.view.text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [(100, 32), (40, 60)])
 async def test_sections_fill_where_they_stand_and_nothing_moves_at_the_end(size):
     let_go = anyio.Event()

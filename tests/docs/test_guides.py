@@ -64,6 +64,7 @@ def logs_as_before():
     logger.setLevel(level)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("logs_as_before")
 @pytest.mark.parametrize(
     ("page", "number"), [(page, at) for page in [*PAGES, *SHORT] for at in range(len(snippets(page)))]

@@ -120,6 +120,7 @@ async def test_a_stall_is_given_up_and_asked_again():
         assert len(answer.citations) == len(FACTS)
 
 
+@pytest.mark.thorough
 async def test_a_storm_of_429_is_waited_out():
     busy = Fault("status", status=429, headers={"retry-after": "0.05"})
     policy = Resilience(attempts=6, first_wait_s=0.01, longest_wait_s=0.1)

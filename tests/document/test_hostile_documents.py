@@ -98,6 +98,7 @@ def test_a_line_of_forty_megabytes_is_cut_in_bounded_memory(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 160 * 2**10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["a.pdf", "a.docx"])
 def test_a_file_that_is_cut_off_or_spoiled_anywhere_gives_a_document_or_one_error(tmp_path, name):
     from files import pdf, word  # noqa: PLC0415 - python-docx takes half a second

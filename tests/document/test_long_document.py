@@ -96,6 +96,7 @@ async def test_a_passage_that_says_it_is_no_information_is_still_read():
     assert "1021" in found.text
 
 
+@pytest.mark.thorough
 async def test_a_record_that_is_cut_off_is_read_again_in_halves():
     def cut_off(prompt):
         text = answer(prompt)
@@ -210,6 +211,7 @@ async def test_progress_counts_every_passage():
     assert [event.done for event in read] == list(range(1, read[0].total + 1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("windows", "way"), [(6, "passage-"), (40, "round-2-")])
 async def test_a_question_in_two_hops_follows_its_notes_even_backwards(windows, way):
     text = haystack(windows, FACTS).text + "\n\nThe captain of the Aurora is name3."  # the code comes first

@@ -169,6 +169,7 @@ async def test_a_model_that_holds_no_form_counts_nothing(question):
     assert found.text == languages().documents["en"]["unable"]
 
 
+@pytest.mark.thorough
 async def test_after_two_documents_without_a_record_one_that_fits_is_answered_without_quotations():
     backend, short = scripted(Failing(14, reader(), otherwise="I have read it.")), Document(text="Signed by Ada.")
     async with AsyncStretto(backend) as stretto:
@@ -185,6 +186,7 @@ async def test_a_deadline_before_one_passage_is_read_is_an_error_of_the_deadline
         await ask(scripted(lambda _: Reply("{}", delay_s=600)), QUESTION, haystack(10, FACTS), deadline_s=0.5)
 
 
+@pytest.mark.thorough
 async def test_a_deadline_while_documents_are_counted_and_cut_is_an_error_of_the_deadline():
     class Slow:
         """Counts for as long as its thread is not stopped, a word at a time."""

@@ -67,6 +67,7 @@ def test_markdown_headings_in_code_blocks_are_none(tmp_path):
     assert document.title == "Title"
 
 
+@pytest.mark.thorough
 def test_pages_may_be_nested_deeper_than_the_interpreter(tmp_path):
     document = read_document(made(tmp_path, "a.html", "<div>" * 20_000 + "deep" + "</div>" * 20_000))
     assert document.text.strip() == "deep"

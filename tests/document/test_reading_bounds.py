@@ -191,6 +191,7 @@ def test_what_is_no_file_is_an_error_where_it_is_named(tmp_path, monkeypatch, na
             read_document(name)
 
 
+@pytest.mark.thorough
 def test_a_pipe_without_a_writer_is_an_error_where_it_is_named(tmp_path):
     named = pipe(tmp_path)
     with (

@@ -73,6 +73,7 @@ def test_slots_of_a_local_model_count_as_far_as_a_forward_takes_them_for_nothing
     assert chunk(16_000, concurrent_calls=8, measured=measured) == 8_000
 
 
+@pytest.mark.thorough
 async def test_rate_limits_that_a_server_reports_make_passages_longer():
     few = {
         "x-ratelimit-limit-requests": "100",

@@ -61,6 +61,7 @@ def test_a_file_without_a_chat_template_is_told_with_each_answer(template, tmp_p
 # --- what was written comes back
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", corners(MODELS, of=lambda name: name in ("llama", "gemma3")))
 def test_each_family_answers_as_the_model_that_was_written(name, tmp_path, tokenizer, start):
     written = MODELS[name]().eval()
@@ -344,6 +345,7 @@ engine.close()
 """
 
 
+@pytest.mark.thorough
 def test_a_known_architecture_in_blocks_is_loaded_without_transformers(tmp_path, tokenizer):
     config = MODELS["qwen2"]().config
     config.intermediate_size = 96

@@ -183,6 +183,7 @@ def test_after_damage_weights_are_laid_out_and_kept_again(folder, answer, file):
     assert kept.read_bytes() == whole
 
 
+@pytest.mark.thorough
 def test_nothing_is_said_where_no_folder_can_be_written_to_or_the_disk_is_full(
     folder, answer, file, monkeypatch, caplog
 ):
@@ -206,6 +207,7 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(folder, monkeypatch):
     assert not [*folder.iterdir()]
 
 
+@pytest.mark.thorough
 def test_a_changed_model_file_is_laid_out(tmp_path, tokenizer, folder, answer, file):
     before = answer(file)
     write(file, tokenizer, seed=6)
@@ -215,6 +217,7 @@ def test_a_changed_model_file_is_laid_out(tmp_path, tokenizer, folder, answer, f
     assert len([*folder.iterdir()]) == 2
 
 
+@pytest.mark.thorough
 def test_what_is_written_to_mapped_weights_stays_in_the_model(folder, answer, file):
     _, first = answer(file)
     model = load_model(find_source(f"local:{file}"), compiled=True)
@@ -302,6 +305,7 @@ assert "torch" not in sys.modules
 """
 
 
+@pytest.mark.thorough
 def test_two_processes_never_see_a_file_that_is_half_written(tmp_path):
     programs = [
         subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path / "kept")], stderr=subprocess.PIPE)
@@ -312,6 +316,7 @@ def test_two_processes_never_see_a_file_that_is_half_written(tmp_path):
     assert len([*(tmp_path / "kept").iterdir()]) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_file_whose_weights_are_kept_is_not_read_ahead(folder, file, monkeypatch):
     read, seen = loading.read_ahead, []

@@ -277,6 +277,7 @@ async def test_a_schema_that_is_none_is_refused_before_anything_is_sent(stream):
     assert backend.calls == []
 
 
+@pytest.mark.thorough
 async def test_a_schema_that_no_value_fits_is_the_clients_fault_on_a_local_model_too():
     async with AsyncStretto("local:pocket") as stretto, serving(stretto) as live, live.openai() as client:
         for schema, cause in (({"$ref": "#"}, "no value that fits it ends"), ({"enum": []}, "cannot be used")):

@@ -17,6 +17,7 @@ def reader(received):
     return HttpReply(NOTHING if '"no_information"' in received.prompt else INVENTED)
 
 
+@pytest.mark.thorough
 async def test_nothing_found_is_a_whole_answer_in_every_api():
     async with in_front_of(reader) as live, live.openai() as openai, live.anthropic() as anthropic:
         body = {"stretto": TOLD}
@@ -49,6 +50,7 @@ async def test_documents_that_were_mostly_not_read_end_with_length():
     assert chat.stretto["finish_reason"] == "incomplete"
 
 
+@pytest.mark.thorough
 @pytest.mark.leaping
 async def test_a_deadline_while_documents_are_read_is_a_timeout():
     slow = HttpReply("{}", time_to_first_token_s=600)

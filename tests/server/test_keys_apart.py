@@ -45,6 +45,7 @@ async def told(sdk, text, model="stretto-direct"):
     return answer.choices[0].message.content, answer.usage.prompt_tokens_details.cached_tokens
 
 
+@pytest.mark.thorough
 async def test_what_another_key_has_asked_tells_no_word_saves_no_work_and_changes_no_text(tmp_path, monkeypatch):
     words = ("chain", "bread", "tyres", "garden")
     async with (

@@ -90,6 +90,7 @@ async def test_a_client_that_waits_for_its_turn_and_leaves_is_forgotten():
         assert live.service.admission.waiting == 0
 
 
+@pytest.mark.thorough
 async def test_a_client_that_reads_nothing_is_given_up():
     long = HttpReply(("w" * 4_000 + " ") * 4_000)
     async with in_front_of(long, options=ServerOptions(port=0, send_s=0.2)) as live:
@@ -103,6 +104,7 @@ async def test_a_client_that_reads_nothing_is_given_up():
             await nothing_left(live)
 
 
+@pytest.mark.thorough
 async def test_a_long_silence_is_filled_with_comments_that_clients_skip():
     options = ServerOptions(port=0, first_byte_s=0.02, heartbeat_s=0.02)
     reply = HttpReply("Late but here.", time_to_first_token_s=0.3)
@@ -277,6 +279,7 @@ async def test_a_server_serves_though_nobody_can_read_what_it_says():
         assert await anyio.to_thread.run_sync(process.wait, patience(60)) in (0, 120)  # 120: Python could not flush
 
 
+@pytest.mark.thorough
 def test_a_second_signal_ends_the_program_at_once():
     with (
         started("--base-url", "http://127.0.0.1:1/v1", "--drain", "600") as (process, url, _),

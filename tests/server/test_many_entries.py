@@ -55,6 +55,7 @@ async def test_a_long_body_is_read_in_a_thread(monkeypatch):
     assert [thread is threading.current_thread() for thread in read_in] == [True, False]
 
 
+@pytest.mark.thorough
 @pytest.mark.leaping
 async def test_a_strategy_that_works_past_its_deadline_is_a_504():
     class Slow:

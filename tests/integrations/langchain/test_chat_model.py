@@ -192,6 +192,7 @@ async def test_an_agent_calls_its_tools_and_goes_on_with_their_results(obliging)
     assert sent[2]["content"] == "6"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", ["local:pocket", "openai:any", ChatOpenAI(model="any", api_key=KEY)])
 def test_tokens_are_counted_without_the_network(model, monkeypatch):
     """LangChain's own way fetches the tokeniser of GPT-2."""
@@ -311,6 +312,7 @@ async def test_fallbacks_and_retries_work():
         assert len(ill.requests) == 2 * calls
 
 
+@pytest.mark.thorough
 async def test_max_retries_are_those_of_the_library():
     with served(HttpReply("", fault=Fault("status", status=500, headers={"retry-after-ms": "1"}))) as server:
         with pytest.raises(BackendError):

@@ -15,6 +15,7 @@ ASKED = {TRANSLATE: TEXT.upper(), RENAME: TEXT.replace("letter", "mail")}
 WAYS = pytest.mark.parametrize("question", ASKED, ids=["pieces", "edits"])
 
 
+@pytest.mark.thorough
 @WAYS
 def test_a_chat_model_invokes_and_streams(question):
     with served(rewritten) as server:

@@ -142,6 +142,7 @@ def test_rounded_weights_give_nearly_the_logits_of_the_model(folder):
     assert eight < four < 0.6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "form"),
     corners(
