@@ -1,5 +1,5 @@
 # make demo         a real answer on this machine, no key, no network
-# make test         format, lint, types, tests but those marked as thorough: recipes, leaks, long prompts, recorded steps of GPUs, programs that load a model, and the rest of each matrix
+# make test         format, lint, types, tests but those marked as thorough: what takes half a second or more, recipes, leaks, long prompts, recorded steps of GPUs, programs that load a model, and the rest of each matrix
 # make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
 # make test-extras  each extra alone in a new environment, and what the plain install says of what it lacks; some with ONLY="cli server"
