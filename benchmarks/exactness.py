@@ -10,7 +10,8 @@
 Every prompt is answered one token at a time first, alone, then with every method in batches of 1, 3 and 8. One half of
 them is greedy; the other is sampled at 0.7 with a seed, and the same seed must give the same answer. The random models
 have a small vocabulary, so that they repeat themselves and drafts are accepted. Those of the Llama family have a random
-adapter too, with which `lexical` drafts; your own model needs the one that was trained for it.
+adapter too, with which `lexical` drafts. Methods that need what your own model lacks, such as an adapter or a head, are
+left out, and named.
 
 In bfloat16, unless forwards are compiled, one of many rows rounds otherwise than one of one row, and where two tokens
 are as good as equal the answers part. So there (Gemma 3) every answer is greedy, and each of its tokens is held against
@@ -122,13 +123,15 @@ def attach_random(forward: LlamaForward, dtype: torch.dtype) -> None:
 
 
 def equipped(name: str, method: str) -> bool:
-    """Whether a model has what a method needs: somebody who drafts for it, or an adapter."""
-    if method == "draft_model":
-        return ":" not in name
-    if adapter := CATALOGUE[method].adapter:
-        folder = find_source(name).folder if ":" in name else None
-        return name in ADAPTED or (folder is not None and (folder / adapter).is_file())
-    return True
+    """Whether a model has what a method needs: a model that drafts for it, an adapter or a head."""
+    needs = CATALOGUE[method]
+    source = find_source(name) if ":" in name else None
+    folder = source.folder if source is not None else None
+    if needs.drafted:
+        return source is None
+    if needs.missing is not None:
+        return not needs.missing((source.file if source is not None else None) or folder, None)
+    return not needs.adapter or name in ADAPTED or (folder is not None and (folder / needs.adapter).is_file())
 
 
 def made(name: str, dtype: str) -> tuple[LoadedModel, LoadedModel | None]:
@@ -264,7 +267,11 @@ def work(given: argparse.Namespace) -> tuple[dict[str, Cell], int]:
     """Fill the cells that are not filled; those asked for, and how many are left."""
     asked = {"prompts": given.prompts, "tokens": given.tokens}
     cells = kept(given.file, asked, fresh=given.fresh)
-    todo = list(wanted(given.models or ARCHITECTURES, given.dtypes, given.methods))
+    models = given.models or ARCHITECTURES
+    for model in models:
+        if lacking := [method for method in given.methods if not equipped(model, method)]:
+            console.print(f"{model} lacks what these need: {', '.join(lacking)}.")
+    todo = list(wanted(models, given.dtypes, given.methods))
     names = [" ".join(map(str, cell)) for cell in todo]
     until = time.monotonic() + 60 * given.minutes
     run, current = None, ("", "")

@@ -1,11 +1,12 @@
 import exactness
 
 
-def test_lexical_is_compared_wherever_there_is_an_adapter_and_what_is_lossy_nowhere():
+def test_methods_are_compared_where_the_model_has_what_they_need_and_lossy_ones_nowhere():
     names = ("llama", "gemma3", "local:pocket", "local:somebody/model")
     cells = set(exactness.wanted(names, ("float32",), exactness.METHODS))
     assert {name for name, _, method, _ in cells if method == "lexical"} == {"llama", "local:pocket"}
     assert {name for name, _, method, _ in cells if method == "draft_model"} == {"llama", "gemma3"}
+    assert not [method for _, _, method, _ in cells if method == "head"]
     assert "lexical_lossy" not in exactness.METHODS
 
 
