@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.step_cost import StepCost
 
-__all__ = ["ROOT", "DraftTree"]
-
 ROOT = -1
 """Parent of a draft's first tokens: the last committed token, which is not a node of the draft."""
 

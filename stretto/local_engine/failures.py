@@ -6,8 +6,6 @@ import torch
 
 from stretto.values.errors import BackendError, StrettoError
 
-__all__ = ["NoNumberError", "explain", "out_of_memory"]
-
 
 class NoNumberError(ArithmeticError):
     """The logits of a request are NaN or infinite."""

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from stretto.values.errors import InvalidRequestError, StrettoError
 
-__all__ = ["Figures", "Finished", "Generation", "JoinedPaths", "Piece", "Reason", "Stage", "TokenLogprob"]
-
 Reason = Literal["stop", "length", "cancelled", "error"]
 
 Stage = Literal["submitted", "admitted", "prompt_read", "first_token"]

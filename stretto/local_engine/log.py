@@ -6,8 +6,6 @@ import logging
 import traceback
 from contextlib import suppress
 
-__all__ = ["log_event"]
-
 
 def log_event(
     logger: logging.Logger, level: int, event: str, *, raised: BaseException | None = None, **fields: object

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from stretto.values.errors import MissingDependencyError
 
-__all__ = ["MODELS", "UNKNOWN", "is_unknown", "pocket_folder"]
-
 MODELS = {"pocket": "model", "pocket-diffusion": "diffusion", "pocket-forking": "forking"}
 """Folder of each model. The last two were made from the first: they have its knowledge, and write in other ways."""
 

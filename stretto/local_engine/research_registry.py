@@ -30,19 +30,6 @@ if TYPE_CHECKING:
 
     MakeHead = Callable[[Weights, Mapping[str, Any], Target], Head]
 
-__all__ = [
-    "BlockModels",
-    "HeadReaders",
-    "Offers",
-    "block_models",
-    "block_rules",
-    "heads",
-    "joining",
-    "long_prompts",
-    "methods",
-    "recognised",
-]
-
 _ROOF = f"{__package__}.research"
 
 

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine
     from stretto.local_engine.serving.handle import Handle
 
-__all__ = ["LocalBackend", "report_traces"]
-
 _log = logging.getLogger(__package__)
 
 _LET_GO_S = 2.0  # a deadline can pass while a drafter hangs or a forward takes long; the engine ends the request later

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stretto.backends.local.loading import LoadingOptions
     from stretto.local_engine.model.forward.block_form import BlockForm
 
-__all__ = ["capabilities_of", "compiled_by_default", "of_blocks"]
-
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are aliases
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
 VARIABLE = "STRETTO_COMPILED"  # same as in the kernels' `jit`, which imports numpy

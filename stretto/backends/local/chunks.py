@@ -26,8 +26,6 @@ from stretto.values.tool_calls import ToolCallFragment
 if TYPE_CHECKING:
     from stretto.local_engine.model.loading.load import LoadedModel
 
-__all__ = ["Chunks", "decoding_of"]
-
 _THOUGHT = "reasoning_content"  # the field in which most servers return thoughts
 
 

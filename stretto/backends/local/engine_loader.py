@@ -24,8 +24,6 @@ from stretto.values.errors import BackendError
 if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["EngineLoader", "EngineShare"]
-
 _PATIENCE_S = 3.0  # how long closing waits for a model that is being loaded, and for one that is loaded:
 _FREEING_S = 15.0
 

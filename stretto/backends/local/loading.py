@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.loading.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["DEFAULT_DECODING", "MOST_REMEMBERED", "REMEMBERED", "SLOTS", "LoadingOptions"]
-
 DEFAULT_DECODING = "autoregressive"
 REMEMBERED = 20_000
 """Tokens of earlier answers that are searched for drafts: about 50 answers, 4 MB."""

@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 
 from stretto.local_engine.model.loading.loading_progress import doing
 
-__all__ = ["loading_reported", "silence"]
-
 _AFTER_S, _LOOK_S = 2.0, 0.25
 _LEAST_NAME = 16  # minimum characters shown of a model's name
 _silent = threading.Event()

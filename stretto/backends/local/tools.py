@@ -20,17 +20,6 @@ from stretto.markup.forms import PLAIN, MarkupForm, form_of
 from stretto.values.errors import RequestRejectedError
 from stretto.values.request import ACCOMPANYING
 
-__all__ = [
-    "check_template",
-    "forced_schema",
-    "form_in",
-    "left_out",
-    "new_call_id",
-    "template_arguments",
-    "tools_shown",
-    "turns_of",
-]
-
 _HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias", "chat_template_kwargs"})
 _MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for accounts and logs, not for the model
 

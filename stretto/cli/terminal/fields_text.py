@@ -9,8 +9,6 @@ from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.events import TextDelta
 from stretto.values.partial_values import PartialValue
 
-__all__ = ["KINDS", "fields_text"]
-
 KINDS = {"fields": "First fields", "field": "", "element": "", "lookup": ""}
 """Kinds of branches that write a record, and their names if they have no title."""
 

@@ -24,8 +24,6 @@ from stretto.values.errors import InvalidRequestError, MissingDependencyError, S
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-__all__ = ["Constraint", "ConstraintError", "Grammars", "ResponseFormat"]
-
 ResponseFormat = Mapping[str, Any] | str
 """A JSON schema, or a regular expression that the whole answer matches."""
 

@@ -19,8 +19,6 @@ from stretto.local_engine.choosing.distribution import CANDIDATES, cut_tail, dro
 from stretto.local_engine.choosing.noise import exponential
 from stretto.local_engine.choosing.sampling import Sampler
 
-__all__ = ["choose_at_once", "highest_or_none"]
-
 _SETTINGS = slice(2, 6)
 
 

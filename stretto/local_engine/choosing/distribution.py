@@ -9,8 +9,6 @@ from torch import Tensor
 
 from stretto.local_engine.generation import TokenLogprob
 
-__all__ = ["CANDIDATES", "cut_tail", "distribution", "drop_unlikely", "score", "widen"]
-
 CANDIDATES = 256
 """Number of most probable tokens to which top-k and top-p are applied first."""
 

@@ -11,8 +11,6 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["exponential", "token_numbers"]
-
 _MIX = (0x7FEB352D, 0x2C1B3C6D, 0x297A2D39)  # odd, with many bits set
 
 

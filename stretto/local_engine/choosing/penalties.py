@@ -14,8 +14,6 @@ from torch import Tensor
 
 from stretto.local_engine.generation import Generation
 
-__all__ = ["Penalties"]
-
 
 class Penalties:
     """Changes that one request's settings make to its logits.

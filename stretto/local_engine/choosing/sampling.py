@@ -19,8 +19,6 @@ from stretto.local_engine.failures import NoNumberError
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.compiling.jit import runs_compiled
 
-__all__ = ["Sampler", "best_tokens", "choose", "first_rows", "most_probable", "score_adjusted", "scores"]
-
 _UNLIMITED = (1.0, 0.0, 0.0)  # top_p, top_k, min_p
 _COLDEST = 1e-30  # float32 can represent it, and only the most probable token is drawn at it
 

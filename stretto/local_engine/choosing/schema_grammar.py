@@ -16,8 +16,6 @@ from stretto.foundation.schema_graph import endless_parts, pointed_at
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-__all__ = ["brief", "compile_schema"]
-
 # Any white space between two values is valid JSON, and a model that has lost its way writes nothing else. So only the
 # spaces that `json.dumps` writes are allowed, unless the schema says otherwise. With "lenient", a keyword that
 # llguidance does not know becomes a warning; a oneOf whose choices can overlap becomes an anyOf.

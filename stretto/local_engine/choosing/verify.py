@@ -30,8 +30,6 @@ from stretto.local_engine.choosing.device_sampling import choose_at_once, highes
 from stretto.local_engine.choosing.sampling import Sampler, choose, first_rows, most_probable
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 
-__all__ = ["Verified", "verify"]
-
 
 @dataclass(slots=True)
 class Verified:

@@ -16,8 +16,6 @@ from stretto.local_engine.drafting.sources.texts import Texts
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 
-__all__ = ["Auto", "RepetitionWatch", "TextsWatch"]
-
 _BACK = 32
 
 

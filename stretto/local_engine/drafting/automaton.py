@@ -19,8 +19,6 @@ from stretto.local_engine.drafting.compiled.automaton import (
     index,
 )
 
-__all__ = ["SuffixAutomaton", "Tail"]
-
 _LEAST = 256
 _TAIL = [LAST, RECENT, RECENT + 1]  # indices in `own` that belong to a text
 

@@ -8,8 +8,6 @@ from itertools import zip_longest
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.step_cost import PACE, StepCost
 
-__all__ = ["divide"]
-
 
 def divide(drafts: Sequence[DraftTree], limit: int, *, packed: bool) -> list[int]:
     """Choose how many nodes of each draft to evaluate, those most likely to survive first.

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["MATCHES", "STANDINGS", "Calibration", "Experience", "Gains"]
-
-
 _FIRST = 0.1  # above 0, so that a few drafts can fail
 _OCTAVES = 6
 

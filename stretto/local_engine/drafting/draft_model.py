@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from stretto.local_engine.model.loading.load import LoadedModel
 
-__all__ = ["DraftModel", "check_vocabulary"]
-
 _READ_AT_ONCE = 512
 _FADING = 0.98
 _SAME: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()  # tokenizers, and those with the same vocabulary

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.drafting.step_cost import StepCost
     from stretto.local_engine.model.loading.load import LoadedModel
 
-__all__ = ["USUAL_COSTS", "DraftEquipment", "Method"]
-
 USUAL_COSTS = {1: 10.0, 8: 11.0, 64: 30.0}
 """Milliseconds of a step by its number of rows, if none were measured."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
-__all__ = ["PromptLookup"]
-
 
 class PromptLookup:
     """Copies what followed the last occurrence of the longest repeated n-gram at the end of the text.

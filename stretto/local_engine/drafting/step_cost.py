@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PACE", "CostTable", "StepCost", "step_clock"]
-
 PACE = 0.97
 """Minimum speed of a request while others draft, relative to its speed without their drafts."""
 

@@ -14,8 +14,6 @@ from stretto.local_engine.drafting.sources.files import FileTexts
 from stretto.local_engine.drafting.sources.texts import Texts
 from stretto.local_engine.kernels.compiling.compiled_parts import Part
 
-__all__ = ["DRAFTING", "Suffix", "run_once", "warm_up"]
-
 _NONE = SuffixAutomaton()  # never extended
 _NO_FILES = SortedText(np.empty(0, np.int32), np.empty(0, np.int32))
 

@@ -11,8 +11,6 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-__all__ = ["Arena"]
-
 _LINE = 64  # bytes of the processor's cache lines
 
 

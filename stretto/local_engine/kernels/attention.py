@@ -11,8 +11,6 @@ from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import stripe
 from stretto.local_engine.kernels.vectors import dots, soften
 
-__all__ = ["mix", "visible", "write"]
-
 _ROWS = 48  # rows times heads that attend together: few enough that their scores stay in the cache
 
 

@@ -13,8 +13,6 @@ from numba.extending import overload
 
 from stretto.local_engine.kernels.tiles import multiply_part
 
-__all__ = ["behind_layer", "behind_norm", "multiply", "read_in"]
-
 
 def read_in(adapter: Any, token: Any, target: Any) -> None:
     """Write the input vector of a negative token # [hidden]."""

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 from stretto.local_engine.kernels.sizes import PANEL
 
-__all__ = ["BLOCK_KINDS", "GROUP", "QUAD", "BlockKind", "block_kind"]
-
 GROUP = 32
 """Inputs whose codes share a scale, in rows and in all kinds but one."""
 

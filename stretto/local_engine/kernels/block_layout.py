@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from stretto.local_engine.kernels.block_kinds import QUAD, BlockKind
 from stretto.local_engine.kernels.sizes import PANEL
 
-__all__ = ["Numbers", "laid_out", "read_back"]
-
 _HALF = PANEL // 2
 _LOW = np.uint32(0x0F0F0F0F)  # low bits of four codes
 

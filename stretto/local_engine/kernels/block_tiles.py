@@ -34,8 +34,6 @@ from stretto.local_engine.kernels.llvm import (
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.vectors import FEATURES, load_halves
 
-__all__ = ["MOST_ROWS", "block_tile"]
-
 _FOUR_PRODUCTS = {"+avx512f", "+avx512vnni"} <= FEATURES
 """Whether one instruction multiplies four pairs of bytes for each of 16 outputs, and adds the products."""
 

@@ -14,8 +14,6 @@ from stretto.local_engine.kernels.blocks import AT_FIRST
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply as compiled_multiply
 
-__all__ = ["multiply", "ones_in_blocks"]
-
 _INNER = 3 * GROUP
 
 

@@ -23,8 +23,6 @@ from stretto.local_engine.kernels.sizes import BLOCKS, PANEL
 from stretto.local_engine.kernels.tiles import operand, spread
 from stretto.local_engine.kernels.vectors import pointer
 
-__all__ = ["AT_FIRST", "LIKE", "Codes", "multiply_blocks", "rounded", "table_of"]
-
 LIKE: NDArray[np.generic] = np.empty(0, np.uint8)
 """The dtype tag of weights in blocks, see `stretto.local_engine.kernels.tiles.multiply_part`."""
 

@@ -17,8 +17,6 @@ from stretto.local_engine.kernels.compiling.jit import inner, summing
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, pointer
 
-__all__ = ["CompiledChanges", "trial"]
-
 _ROWS, _RANK = 3, 2  # of the trial
 
 

@@ -21,8 +21,6 @@ from stretto.local_engine.kernels.vectors import exp, pointer
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["draw", "drawn"]
-
 _BLOCK = 64
 _FACTOR = np.int32(0x7FEB352D)
 _CLOSEST = np.float32(1 - 2.0**-24)

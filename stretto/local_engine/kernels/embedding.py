@@ -12,8 +12,6 @@ from stretto.local_engine.kernels.compiling.jit import inner
 from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT32, PANEL, PANELS, TABLE
 from stretto.local_engine.kernels.vectors import pointer
 
-__all__ = ["Embedding", "look_up", "of_numbers"]
-
 
 class Embedding(NamedTuple):
     """Input vectors of tokens.

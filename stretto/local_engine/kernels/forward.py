@@ -20,8 +20,6 @@ from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, exp, pointer
 
-__all__ = ["Inputs", "KeyValues", "Scratch", "Weights", "angles", "gate_with_silu", "normalise", "run"]
-
 _GELU = np.float32(math.sqrt(8 / math.pi))  # tanh form of GELU: x times the logistic function of x times these two
 _BEND = np.float32(0.044715)
 

@@ -12,29 +12,6 @@ from numba.core import cgutils
 
 from stretto.local_engine.kernels.sizes import PANEL
 
-__all__ = [
-    "FLOAT",
-    "INT",
-    "LONG",
-    "VECTOR",
-    "WORDS",
-    "broadcast",
-    "call_shared",
-    "declare",
-    "dot_bfloat16",
-    "exponential",
-    "horizontal_sums",
-    "int64",
-    "load",
-    "loop",
-    "maximum",
-    "multiply_add",
-    "offset",
-    "prefetch",
-    "shuffle",
-    "widen_float16",
-]  # fmt: skip
-
 FLOAT = ir.FloatType()
 INT, LONG = ir.IntType(32), ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, PANEL)

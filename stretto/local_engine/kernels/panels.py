@@ -17,8 +17,6 @@ from stretto.local_engine.kernels.arena import Arena
 from stretto.local_engine.kernels.sizes import PAIRS, PANEL, PANELS
 from stretto.local_engine.kernels.thread_team import share
 
-__all__ = ["Layout", "Panels", "held_as", "kind_of", "layout_for", "narrowest", "pairs"]
-
 _LIKE: dict[torch.dtype, NDArray[np.generic]] = {
     torch.bfloat16: np.empty(0, np.uint16),
     torch.float16: np.empty(0, np.int16),

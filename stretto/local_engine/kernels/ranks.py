@@ -15,8 +15,6 @@ from stretto.local_engine.kernels.vectors import exp, pointer
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["best", "ranked"]
-
 _BLOCK = 64
 
 

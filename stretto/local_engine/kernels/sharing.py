@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-__all__ = ["Sharing"]
-
 _SOON, _LATE = 16, 1024  # calls between two trials of the slower way
 _TRIAL, _RECENT = 3, 8  # calls of a trial, and recent calls of each way that are compared
 _SPIKE = 2.5  # outliers are capped at this many times the median: another program had the processor

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BFLOAT16", "BLOCKS", "FLOAT16", "FLOAT32", "PAIRS", "PANEL", "PANELS", "STOPPED", "TABLE"]
-
 PANEL = 16
 """Outputs of a panel: a register of AVX-512, two of AVX2, four of NEON."""
 

@@ -12,8 +12,6 @@ import torch
 
 from stretto.local_engine.kernels.sharing import Sharing
 
-__all__ = ["end_threads", "limit_threads", "most_parts", "share", "together"]
-
 _WORK = 2**22  # multiply-adds that justify waking one more thread
 
 _Work = Callable[[int], None]

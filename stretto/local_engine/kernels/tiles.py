@@ -12,8 +12,6 @@ from stretto.local_engine.kernels.compiling.jit import entry, inner
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.vectors import ABREAST, MOST, tile
 
-__all__ = ["multiply", "multiply_part", "operand", "spread", "stripe"]
-
 
 @inner
 def stripe(like, source, stride, count, width, weight, step, panel_step, target, out, add, first, last):

@@ -22,8 +22,6 @@ from stretto.local_engine.kernels.sizes import FLOAT32, PANEL, TABLE
 from stretto.local_engine.kernels.tiles import multiply as compiled_multiply
 from stretto.local_engine.kernels.vectors import MOST, PAIRED
 
-__all__ = ["HIDDEN", "KINDS", "choose", "forward", "multiply", "ones"]
-
 KINDS: dict[str, tuple[NDArray[np.generic], int]] = {
     "bfloat16": (np.empty(0, np.uint16), 0x3F80),
     "float16": (np.empty(0, np.int16), 0x3C00),

@@ -45,20 +45,6 @@ from stretto.local_engine.kernels.llvm import (
 )
 from stretto.local_engine.kernels.sizes import PANEL
 
-__all__ = [
-    "ABREAST",
-    "FEATURES",
-    "MOST",
-    "PAIRED",
-    "barrier",
-    "dots",
-    "exp",
-    "load_halves",
-    "pointer",
-    "soften",
-    "tile",
-]
-
 FEATURES = frozenset(cpu_target.target_context.codegen().magic_tuple()[2].split(","))
 """The features that numba compiles for, which ``NUMBA_CPU_NAME`` and others change: not those of the processor."""
 

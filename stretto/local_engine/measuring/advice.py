@@ -9,8 +9,6 @@ from statistics import fmean
 
 from stretto.local_engine.measuring.bench import PLAIN, Report, Row
 
-__all__ = ["Advice", "advice"]
-
 WORTH = 1.03  # a gain below this is noise, in time and in tokens per step
 ONCE = 1.1  # factor by which a single repetition can be off, up or down
 ADAPTIVE = "auto"

@@ -11,8 +11,6 @@ import time
 from stretto.local_engine.model.loading.source import find_source
 from stretto.values.errors import StrettoError
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str] | None = None) -> None:
     """Compile the code that a model runs, load the model, which tries it, and compare it with transformers."""

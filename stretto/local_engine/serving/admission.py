@@ -7,8 +7,6 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from stretto.local_engine.serving.handle import Handle
 
-__all__ = ["Gathering", "common_prefix", "fitting_together", "next_wave"]
-
 _ANNOUNCED_WAIT_S = 1.0  # maximum wait for an announced request
 _FORWARD = 64  # prompt tokens that take about as long as one more forward
 _WORTH_WAITING = 8

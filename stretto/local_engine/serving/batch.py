@@ -30,8 +30,6 @@ from stretto.local_engine.serving.batch_members import BatchMembers, Step
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 
-__all__ = ["Batch", "layers_read_by"]
-
 _NO_DRAFT = DraftTree()
 _PREFILL_TOKENS = 512
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.cache.prefixes import PrefixCache
     from stretto.local_engine.serving.prefill import Prefill
 
-__all__ = ["BatchMembers", "Step"]
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -12,8 +12,6 @@ from stretto.local_engine.kernels.compiling.jit import run_compiled, runs_compil
 from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.model.loading.memory import give_back
 
-__all__ = ["CompiledCode"]
-
 _log = logging.getLogger(__name__)
 
 _PARTS = (CHOOSING, DRAFTING)  # in addition to what the forwards need

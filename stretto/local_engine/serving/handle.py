@@ -13,8 +13,6 @@ from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.log import log_event
 from stretto.local_engine.serving.sequence import Sequence
 
-__all__ = ["Handle", "Listener", "StageListener", "StepBatch", "StepBatches"]
-
 Listener = Callable[[Piece | Finished], None]
 
 StageListener = Callable[[Stage, float], None]

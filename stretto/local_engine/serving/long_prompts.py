@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.generation import Generation
     from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 
-__all__ = ["CHOICES", "FocusOptions", "LongPromptReader", "chosen_method"]
-
 
 @dataclass(frozen=True, slots=True)
 class FocusOptions:

@@ -15,8 +15,6 @@ from stretto.local_engine.model.forward.rows import LayerStates, Rows
 from stretto.local_engine.model.forward.segments import parts, segments
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 
-__all__ = ["Prefill"]
-
 _MASK_ELEMENTS = 2**22
 _STATES = 2048  # last tokens of a prompt whose hidden states are kept: those of a long one would take gigabytes
 

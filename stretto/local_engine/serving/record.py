@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from stretto.local_engine.generation import Figures
 
-__all__ = ["Record"]
-
 _MEMORY = 4000  # steps of a method, after which older ones count half
 
 

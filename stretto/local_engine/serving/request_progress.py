@@ -10,8 +10,6 @@ from weakref import ref
 if TYPE_CHECKING:
     from stretto.local_engine.serving.thread import EngineThread
 
-__all__ = ["Wait", "report_waits_of", "waiting_for"]
-
 _REPORTED_S = 2.0  # minimum wait before it is reported
 
 

@@ -34,8 +34,6 @@ from stretto.local_engine.serving.handle import Handle, StepBatches
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.request_progress import Wait
 
-__all__ = ["Occupancy", "Scheduler"]
-
 _log = logging.getLogger(__package__)
 _PATIENCE = 4  # number of times that later requests can be admitted before an earlier one
 

@@ -13,8 +13,6 @@ from stretto.local_engine.generation import Figures, Finished, Generation, Piece
 from stretto.local_engine.serving.batch_members import Step
 from stretto.local_engine.text.detokenize import TextStream
 
-__all__ = ["Sequence"]
-
 
 class _Account:
     """Statistics of the steps of one request."""

@@ -28,8 +28,6 @@ from stretto.local_engine.model.loading.kept_data import key_of, recall, remembe
 from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.model.quantised.blocks import Blocks
 
-__all__ = ["StepTimer", "measure_step_cost", "measuring"]
-
 _ROWS = (*range(1, 17), 20, 24, 32, 48, 64)  # every number of rows of a draft or a small batch
 _TEXT = 16  # tokens: reading 64 took longer than everything that is timed before the first request
 _ROUNDS = 6  # the fastest counts: the first step of a shape can be slower, and other programs slow down any step

@@ -32,8 +32,6 @@ from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timing import StepTimer
 from stretto.values.errors import BackendError, StrettoError
 
-__all__ = ["EngineThread"]
-
 _BATCHING_DELAY_S = 0.0005  # wait for simultaneous requests: read together, they copy common prefixes
 _MAX_FAILURES = 3  # consecutive failures after which the engine ends
 _CLOSE_S = 10.0  # maximum time that `EngineThread.close` waits for the thread

@@ -19,8 +19,6 @@ from stretto.foundation.surrogates import fix_surrogates
 from stretto.local_engine.text.rendering import RefusedError, Renderer, StoppedError, renderer_of
 from stretto.values.errors import BackendError, ContextOverflowError, RequestRejectedError
 
-__all__ = ["ChatTemplate", "Turn"]
-
 Turn = dict[str, Any]
 """One message: ``role`` and ``content``; with tools also ``tool_calls`` and ``tool_call_id``."""
 

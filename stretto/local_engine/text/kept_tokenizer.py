@@ -8,8 +8,6 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-__all__ = ["KeptTokenizer", "state_of"]
-
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 

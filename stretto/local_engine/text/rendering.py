@@ -16,8 +16,6 @@ from typing import IO, Any, cast
 
 from stretto.local_engine.text.template_process import OUT_OF_MEMORY
 
-__all__ = ["RefusedError", "Renderer", "StoppedError", "renderer_of"]
-
 _CPU_S = 1.0  # CPU time; a conversation of 1,000 turns takes some hundredths
 _WAIT_S = 20.0  # for a busy machine, and for one that cannot limit CPU time
 _START_S = 60.0

@@ -24,8 +24,6 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-__all__ = ["OUT_OF_MEMORY", "serve"]
-
 OUT_OF_MEMORY = 3
 """Exit status of a process whose template needs too much memory."""
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
-__all__ = ["byte_alphabet", "token_bytes", "vocabulary"]
-
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 

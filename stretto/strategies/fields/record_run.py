@@ -43,8 +43,6 @@ from stretto.values.partial_values import path_name
 from stretto.values.request import Request
 from stretto.values.route import Route
 
-__all__ = ["TRIES", "RecordRun", "Written", "complaint", "write_record"]
-
 MOST_ELEMENTS = 64  # parts that are written in parallel
 LEAST_ROOM = 4_000  # tokens of one part, or ROOM times the expected tokens
 ROOM = 8

@@ -9,8 +9,6 @@ from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.aggressive.alignment import Alignment, Guess, Reason
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
-__all__ = ["Aggressive"]
-
 _FLOOR = 0.1  # survival below which nothing is drafted
 _MOST = 64
 _FEW = 8  # tokens drafted while the continuation is uncertain

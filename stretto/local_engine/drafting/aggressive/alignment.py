@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["Alignment", "Guess", "Reason", "Replacement"]
-
 _HERE = 2  # tokens written since the text left the source that must be found near the expected place
 _ANYWHERE = 3  # tokens that must be found anywhere else
 _BEFORE, _AHEAD = 8, 64  # distance from the expected place that counts as near

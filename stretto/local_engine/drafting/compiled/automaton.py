@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.compiling.jit import inner, python_or_compiled
 
-__all__ = ["Automaton", "advance", "append", "extend", "index", "shorten"]  # and the indices below
-
 STATES, EDGES, LAST, RECENT, READ = 0, 1, 2, 3, 5  # indices in `own`
 LENGTH, LINK, COUNT, FIRST = 0, 1, 2, 3  # of a state
 FROM, TOKEN, TO, NEXT = 0, 1, 2, 3  # of an edge

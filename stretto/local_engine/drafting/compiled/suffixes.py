@@ -24,9 +24,6 @@ from stretto.local_engine.drafting.compiled.automaton import (
 )
 from stretto.local_engine.kernels.compiling.jit import inner, python_or_compiled
 
-__all__ = ["DEEPEST", "LONGEST", "OTHERS", "SortedText", "continuations", "span"]
-
-
 OTHERS = 2
 """Number of automata that are searched in addition to that of the text."""
 

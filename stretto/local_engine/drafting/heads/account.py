@@ -9,8 +9,6 @@ from itertools import accumulate
 from stretto.local_engine.drafting.calibration import Calibration, Gains
 from stretto.local_engine.drafting.step_cost import StepCost
 
-__all__ = ["Account"]
-
 _DEEPEST = 16
 _FIRST_RATE = 0.7
 _RATE, _TIME, _GAIN = 1 / 32, 1 / 8, 1 / 16  # learning rates

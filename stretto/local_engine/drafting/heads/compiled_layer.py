@@ -18,8 +18,6 @@ from stretto.local_engine.kernels.sizes import PANEL, STOPPED
 from stretto.local_engine.kernels.thread_team import share
 from stretto.local_engine.model.forward.llama_layer import Norm
 
-__all__ = ["CompiledLayer"]
-
 _NUMBERS = np.empty(0, np.float32)
 
 

@@ -22,8 +22,6 @@ from stretto.local_engine.model.quantised.blocks import Blocks
 from stretto.local_engine.model.quantised.rounding import rounded_to
 from stretto.values.errors import SettingsError
 
-__all__ = ["Decoder", "Part", "Shape", "Weights", "whole_number"]
-
 Part = tuple[Rows, KeyValueCache]
 """Rows of one sequence, and its key-value cache."""
 

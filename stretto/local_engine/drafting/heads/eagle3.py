@@ -23,8 +23,6 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.heads.compiled_layer import CompiledLayer
 
-__all__ = ["Eagle3", "are_in_blocks", "layer_part"]
-
 _NAMED = ("eagle_aux_hidden_state_layer_ids", "target_layer_ids")
 _MOST_LAYERS = 1000
 

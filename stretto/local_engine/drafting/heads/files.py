@@ -12,8 +12,6 @@ from stretto.local_engine.drafting.heads.nextn import config_of, holds_layer
 from stretto.local_engine.model.loading.misfits import extra_layers, is_extra
 from stretto.values.errors import SettingsError
 
-__all__ = ["SUBFOLDER", "HeadFolder", "find_head"]
-
 SUBFOLDER = "head"
 """Name of the folder next to a model's weights that is searched for a head."""
 

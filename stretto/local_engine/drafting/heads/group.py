@@ -16,8 +16,6 @@ from stretto.local_engine.drafting.heads.recurrent import Nodes, RecurrentReader
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
 
-__all__ = ["Answer", "DrafterGroup", "Growing"]
-
 Answer = tuple[Tensor | None, float]
 """Logits of a head, and this drafter's share of the milliseconds that they took."""
 

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-__all__ = ["Head", "Reader"]
-
 
 class Reader(Protocol):
     """A head's state for one sequence. All logits are over the head's vocabulary; see `Head.words`.

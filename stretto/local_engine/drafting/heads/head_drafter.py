@@ -17,8 +17,6 @@ from stretto.local_engine.drafting.heads.head_method import HeadOptions
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost
 
-__all__ = ["DrafterThenHead", "HeadDrafter"]
-
 _NO_DRAFT = DraftTree()
 _FIRST, _NEXT = 0.6, 0.3  # initial claim of the first candidate for a sampled token, and the factor of each next one
 

@@ -18,8 +18,6 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
 
-__all__ = ["METHODS", "HeadOptions"]
-
 
 @dataclass(frozen=True, slots=True)
 class HeadOptions:

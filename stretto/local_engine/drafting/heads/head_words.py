@@ -15,8 +15,6 @@ from stretto.local_engine.drafting.heads.target import Target
 from stretto.local_engine.model.forward.products import Weight
 from stretto.values.errors import SettingsError
 
-__all__ = ["embedding_of", "last_product", "layers_named", "words_of"]
-
 
 def words_of(weights: Weights, target: Target) -> Tensor | None:
     """Return the model's token id for each of the head's; ``None`` if they are the same # [words].

@@ -24,8 +24,6 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.local_engine.model.loading.load import LoadedModel
 
-__all__ = ["load_head"]
-
 _PADDING = 20  # vocabularies are padded by less than one part in this many
 
 _Make = Callable[[Weights, Mapping[str, Any], Target], Head]

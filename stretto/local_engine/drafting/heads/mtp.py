@@ -17,8 +17,6 @@ from stretto.local_engine.model.forward.rows import LAST
 from stretto.local_engine.model.forward.transformers_forward import CacheAdapter
 from stretto.values.errors import SettingsError
 
-__all__ = ["Mtp", "OwnLayer", "knows_its_own", "names_of"]
-
 
 class _Names(NamedTuple):
     """Names of the weights of a published layer.

@@ -12,8 +12,6 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["config_of", "holds_layer", "tensors_of"]
-
 _NAMES = {
     "nextn.eh_proj": "eh_proj",
     "nextn.enorm": "enorm",

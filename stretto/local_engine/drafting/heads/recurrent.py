@@ -15,8 +15,6 @@ from stretto.local_engine.model.forward.flatten import ancestry
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.forward.segments import Segment
 
-__all__ = ["READ_AT_ONCE", "Nodes", "Recurrent", "RecurrentReader", "answered"]
-
 Nodes = tuple[Sequence[int], Sequence[int]]
 """Tokens of draft nodes, and the parents of these nodes; see `Reader.after`."""
 

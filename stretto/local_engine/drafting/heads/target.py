@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.kernels.embedding import Embedding
     from stretto.local_engine.model.loading.load import LoadedModel
 
-__all__ = ["Target"]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

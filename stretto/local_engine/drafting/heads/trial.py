@@ -11,8 +11,6 @@ from stretto.local_engine.kernels.embedding import Embedding
 from stretto.local_engine.kernels.sizes import BLOCKS, FLOAT32, PANEL, TABLE
 from stretto.local_engine.kernels.trials import HIDDEN
 
-__all__ = ["layer"]
-
 _WIDTH, _HEADS, _STORED = PANEL, 2, 1
 
 

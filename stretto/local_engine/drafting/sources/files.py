@@ -15,8 +15,6 @@ from stretto.local_engine.drafting.compiled.suffixes import DEEPEST, LONGEST, So
 from stretto.local_engine.drafting.sources.grams import Grams
 from stretto.values.errors import SettingsError
 
-__all__ = ["MOST_TOKENS", "FileTexts", "tokenized"]
-
 MOST_TOKENS = 4_000_000
 """Limit over all files: each token takes eight bytes, and eight to sixteen more for a fast filter."""
 

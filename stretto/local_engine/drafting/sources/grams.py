@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SIZE", "Grams"]
-
 SIZE = 4
 """Number of tokens of a sequence."""
 

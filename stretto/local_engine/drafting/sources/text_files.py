@@ -8,8 +8,6 @@ from pathlib import Path
 
 from stretto.values.errors import SettingsError
 
-__all__ = ["MOST_BYTES", "check_paths", "read_texts"]
-
 MOST_BYTES = 16 * 2**20
 """Limit over all files."""
 

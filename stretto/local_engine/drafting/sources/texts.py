@@ -11,8 +11,6 @@ from stretto.local_engine.drafting.automaton import SuffixAutomaton, Tail
 from stretto.local_engine.drafting.sources.grams import Grams
 from stretto.local_engine.generation import Generation
 
-__all__ = ["DraftText", "EarlierAnswers", "Texts"]
-
 _JOINT = 4  # prompt tokens kept before an answer, so that the very beginning of another answer can be drafted
 _AT_ONCE = 8  # tokens added per call: calling compiled code takes longer than adding a token
 _NOBODY = 0

@@ -20,8 +20,6 @@ from numba.core.serialize import dumps
 from stretto.local_engine.kernels.compiling.jit import NotCompiledError
 from stretto.local_engine.kernels.compiling.store import Store, stores
 
-__all__ = ["build_in", "made"]
-
 
 class _Build:
     """State of the compiler's process: its store, and the names of the code that it compiled or loaded."""

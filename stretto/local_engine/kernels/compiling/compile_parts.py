@@ -14,8 +14,6 @@ from stretto.local_engine.kernels.compiling.compiled_parts import Part
 from stretto.local_engine.kernels.compiling.jit import run_compiled
 from stretto.local_engine.kernels.compiling.store import Store
 
-__all__ = ["main"]
-
 
 def main(root: str, parts: str, niceness: str) -> None:
     """Compile the parts that are not ready yet.

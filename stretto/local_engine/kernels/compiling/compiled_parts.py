@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BLOCKS", "CHOOSING", "Part", "changed_forward", "forward", "product"]
-
 BLOCKS = "blocks"
 """The kind of low-bit weights; see `stretto.local_engine.kernels.block_kinds`."""
 

@@ -25,8 +25,6 @@ from stretto.local_engine.kernels.compiling.compiled_parts import Part
 from stretto.local_engine.kernels.compiling.jit import VARIABLE, look_again
 from stretto.local_engine.kernels.compiling.store import Store, is_private, stores, writable_store
 
-__all__ = ["Compilation", "are_ready", "can_compile", "compile_ahead", "compile_now", "have_compiled", "try_again"]
-
 _log = logging.getLogger(__name__)
 
 _NICENESS = 10

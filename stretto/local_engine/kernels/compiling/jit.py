@@ -11,20 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "VARIABLE",
-    "Kernel",
-    "NotCompiledError",
-    "entry",
-    "inner",
-    "look_again",
-    "python_or_compiled",
-    "run_compiled",
-    "runs_compiled",
-    "summing",
-]
-
-
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _making = threading.RLock()
 _looked = [0]

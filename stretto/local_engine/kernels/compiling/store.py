@@ -21,8 +21,6 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-__all__ = ["Store", "fingerprint", "is_private", "stores", "writable_store"]
-
 _ENGINE = Path(__file__).parents[2]
 _SOURCES = ("kernels/**/*.py", "drafting/**/compiled/*.py", "research/**/compiled/*.py")
 _NOT_THE_TARGET = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"})

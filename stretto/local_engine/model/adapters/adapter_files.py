@@ -13,18 +13,6 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "CHANGE_FILE",
-    "FOCUS_FILE",
-    "LORA_CONFIG",
-    "LORA_FILE",
-    "READING_FILE",
-    "fingerprint",
-    "read_lora_config",
-    "read_tensors",
-    "write_tensors",
-]
-
 CHANGE_FILE = "change.safetensors"
 """Name of the file with the differences of a model that is stored as changes of another one."""
 

@@ -19,8 +19,6 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 
-__all__ = ["UnmergedLora", "attach_lora"]
-
 
 _JOINED = {"query_key_value": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"}
 """Modules of models that store these products joined (Phi-3), by the product's name."""

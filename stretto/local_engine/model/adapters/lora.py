@@ -26,8 +26,6 @@ from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG, LORA_FILE, read_lora_config
 from stretto.values.errors import SettingsError
 
-__all__ = ["LoraAdapter", "LoraDelta", "read_lora"]
-
 _PREFIX = "base_model.model."
 _KEY = re.compile(r"(?P<module>.+)\.(?P<part>lora_A|lora_B|lora_magnitude_vector)(?:\.[\w-]+)??(?:\.weight)?")
 _NAME = re.compile(r"\^?[\w.-]+")

@@ -18,8 +18,6 @@ from stretto.local_engine.model.forward.rows import Rows
 if TYPE_CHECKING:
     from stretto.local_engine.model.adapters.attached_lora import UnmergedLora
 
-__all__ = ["Places", "RowChanges", "adapters_of", "apply"]
-
 _PRODUCTS = ("query_key_value", "output", "gate_up", "down")
 """Products of a layer, in the order of compiled code."""
 

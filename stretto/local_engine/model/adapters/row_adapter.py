@@ -11,8 +11,6 @@ from torch import Tensor
 from stretto.local_engine.kernels.compiling.compiled_parts import Part
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["Owned", "RowAdapter"]
-
 
 @dataclass(frozen=True, slots=True)
 class Owned:

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["KeyValueCache", "Source", "blocks"]
-
 _BLOCK = 64
 
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source, blocks
 from stretto.local_engine.model.forward.rotary import is_beyond
 
-__all__ = ["PrefixCache", "best_source", "common_length"]
-
 _WORTH_COPYING = 8
 _STALE = 4  # multiples of the limit that were read since a sequence was last useful
 

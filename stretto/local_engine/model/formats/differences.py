@@ -24,19 +24,6 @@ from stretto.local_engine.model.adapters.adapter_files import (
 )
 from stretto.values.errors import SettingsError
 
-__all__ = [
-    "CHANGES_OF",
-    "added",
-    "base_of",
-    "changed_weights",
-    "packed",
-    "read_differences",
-    "read_reading",
-    "reading_change",
-    "unpacked",
-    "write_differences",
-]
-
 CHANGES_OF = "changes_of"
 
 _GROUP = 32

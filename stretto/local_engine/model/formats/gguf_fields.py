@@ -14,8 +14,6 @@ from stretto.local_engine.model.formats.gguf_header import Header, nextn_layers
 from stretto.local_engine.model.loading.source import Source
 from stretto.values.errors import ModelNotFoundError
 
-__all__ = ["llamacpp_offer", "refused", "wrong_field"]
-
 _NEEDED = ("block_count", "embedding_length", "attention.head_count")
 _WHOLE = (
     *_NEEDED,

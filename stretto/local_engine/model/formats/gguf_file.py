@@ -22,8 +22,6 @@ from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.model.quantised.quantisation import StoredBlocks
 from stretto.values.errors import MissingDependencyError
 
-__all__ = ["read_gguf"]
-
 _KNOWN = "Llama, Mistral, SmolLM, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, StarCoder2 and Nemotron"
 
 

@@ -15,19 +15,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "ARCHITECTURES",
-    "FILE_TYPES",
-    "PLAIN_TYPES",
-    "DamagedFileError",
-    "Header",
-    "TensorEntry",
-    "check_places",
-    "nextn_layers",
-    "read_arrays",
-    "read_header",
-]
-
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _LENGTH = struct.Struct("<Q")  # precedes a string

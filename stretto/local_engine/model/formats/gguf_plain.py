@@ -29,8 +29,6 @@ from stretto.local_engine.model.formats.gguf_tensors import (
 from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBlocks, fill_blocks, hollow_weight
 
-__all__ = ["Plain", "PlainModel", "read_plain"]
-
 _TURNED = "llama"  # llama.cpp's converter reorders the lines of its queries and keys
 _BIASED, _NORMED = "qwen2", "qwen3"
 _LAYER = {

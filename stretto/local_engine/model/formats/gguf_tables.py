@@ -31,8 +31,6 @@ from stretto.local_engine.model.loading.fitting import check_room
 from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBlocks, fill_blocks, hollow_weight
 
-__all__ = ["in_transformers", "misfits", "read_by_tables", "read_numbers"]
-
 _log = logging.getLogger(__name__)
 
 _UNUSED = frozenset({ROTARY})  # tensors that are not weights

@@ -17,17 +17,6 @@ from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.model.quantised.quantisation import StoredBlocks
 from stretto.local_engine.model.quantised.stored import FORMS, taken_apart
 
-__all__ = [
-    "ROTARY",
-    "TABLES",
-    "can_stay_stored",
-    "mapped",
-    "numbers_of",
-    "rotary_factors",
-    "stored_blocks",
-    "unpacked_table",
-]
-
 TABLES = frozenset({"token_embd.weight", "output.weight"})
 """Tensors with the vectors of tokens."""
 

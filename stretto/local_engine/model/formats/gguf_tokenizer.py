@@ -16,8 +16,6 @@ from stretto.local_engine.model.loading.kept_data import key_of, recall, remembe
 from stretto.local_engine.text.kept_tokenizer import KeptTokenizer, state_of
 from stretto.local_engine.text.vocabulary import byte_alphabet
 
-__all__ = ["read_tokenizer"]
-
 _KIND = "tokenizer"
 _FIELD = "tokenizer.ggml."
 _ORDINARY, _CONTROL, _USERS = 1, 3, 4  # types of tokens

@@ -17,8 +17,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from stretto.local_engine.model.forward.gpu_attention import aligned, attend
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["Attention", "Plan", "unpack"]
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

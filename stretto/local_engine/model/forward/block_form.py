@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["BlockForm", "Recognised", "Sight"]
-
 Sight = Literal["block", "everything"]
 """What a row sees: its own block and all before it, or the whole text, including what follows."""
 

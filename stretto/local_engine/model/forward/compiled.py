@@ -23,8 +23,6 @@ from stretto.local_engine.model.forward.llama_family import Family
 from stretto.local_engine.model.forward.llama_layer import Layer, Norm
 from stretto.local_engine.model.forward.rows import LAST, LayerStates, Rows
 
-__all__ = ["CompiledModel"]
-
 _NO_WINDOW = 2**62
 _STORED = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
 _NO_ANCESTRY = np.empty((0, 0, 0), np.bool_)

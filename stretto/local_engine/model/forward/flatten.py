@@ -15,8 +15,6 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.forward.segments import Segment, segments
 
-__all__ = ["ancestry", "flatten"]
-
 _Number = TypeVar("_Number", np.int64, np.bool_)
 
 _PACKED = 0.8  # up to this share of real rows, leaving out the padding pays off on a GPU

@@ -9,8 +9,6 @@ from torch import Tensor
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["Forward"]
-
 
 class Forward(Protocol):
     """Scores rows and writes their keys and values."""

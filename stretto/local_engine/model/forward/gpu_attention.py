@@ -16,8 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-__all__ = ["HALF", "aligned", "attend"]
-
 HALF = (torch.bfloat16, torch.float16)
 """Types for which torch may choose cuDNN's attention."""
 

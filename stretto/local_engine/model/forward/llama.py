@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.forward.compiled import CompiledModel
     from stretto.local_engine.model.quantised.quantisation import Quantisation
 
-__all__ = ["LlamaForward"]
-
 
 class LlamaForward:
     """Runs a model for which `is_llama_like` of `llama_family.py` is true; see ``forward.py``.

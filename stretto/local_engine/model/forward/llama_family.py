@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Family", "family_of", "is_llama_like", "norm_weight", "query_norm_scale"]
-
 _JOINED = "Phi3ForCausalLM"
 _LLAMA = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", _JOINED})
 _GEMMA = "Gemma3ForCausalLM"

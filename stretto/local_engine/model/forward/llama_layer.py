@@ -13,8 +13,6 @@ from torch.nn.functional import layer_norm, rms_norm
 from stretto.local_engine.model.forward.llama_family import norm_weight, query_norm_scale
 from stretto.local_engine.model.forward.products import Layout, Weight, packed, unpacked
 
-__all__ = ["Layer", "Norm", "let_go", "multiplied", "own", "take", "take_back"]
-
 
 class Norm:
     """The root-mean-square norm over the last axis, in as few torch operations as possible.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.quantised.blocks import Blocks
     from stretto.local_engine.model.quantised.quantisation import Quantisation
 
-__all__ = ["LlamaWeights"]
-
 _IN_PANELS = (torch.float32, torch.bfloat16, torch.float16)
 _SMALL = 2**26  # up to this many weights, a step on a CPU is mostly spent between its products
 

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["Rotary", "is_beyond", "switched_early"]
-
 _TWO_SETS = "longrope"
 _LENGTH = "original_max_position_embeddings"
 

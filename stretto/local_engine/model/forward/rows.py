@@ -10,8 +10,6 @@ from torch import Tensor
 
 from stretto.local_engine.model.forward.segments import Segment
 
-__all__ = ["LAST", "LayerStates", "Rows", "keys_and_values"]
-
 LAST = -1
 """The normalised state after the last layer: the input of the last product."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Segment", "parts", "segments"]
-
 _CALL = 256  # masked keys that cost about as much as another call of attention, on a CPU
 _ROWS = 128  # rows of a prompt in one call
 

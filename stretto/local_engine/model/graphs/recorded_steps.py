@@ -28,8 +28,6 @@ from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import LayerStates, Rows
 from stretto.values.errors import SettingsError
 
-__all__ = ["GraphedForward", "Recorder", "cuda_recorder", "recorded", "refuse_elsewhere"]
-
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
 _BATCHES = (1, 2, 4, 8, 16)
 _TOGETHER = 80  # rows of all sequences; beyond that, leaving out padding gains more than recording

@@ -8,8 +8,6 @@ from typing import Any
 
 from stretto.foundation.arguments import safe_repr
 
-__all__ = ["wrong_rotation", "wrong_value"]
-
 _SIZES = (
     "hidden_size",
     "num_hidden_layers",

@@ -8,8 +8,6 @@ import torch
 
 from stretto.values.errors import SettingsError
 
-__all__ = ["chosen_dtype"]
-
 _SWITCH = "STRETTO_CPU_BFLOAT16"
 """The environment variable by which tests run as if the processor computed in bfloat16 (1), or did not (0)."""
 

@@ -15,8 +15,6 @@ from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.model.quantised.stored import FORMS
 from stretto.values.errors import BackendError
 
-__all__ = ["check_room", "does_not_fit", "fitting_requests", "free_bytes", "weights_of"]
-
 _LONGEST_HEADER = 2**27  # bytes
 _NUMBERS = frozenset({"F64", "F32", "F16", "BF16"})
 _HALF = torch.bfloat16

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from stretto.local_engine.kernels.compiling.store import is_private, stores, writable_store
 
-__all__ = ["key_of", "name_for", "recall", "remember"]
-
 _MOST, _MOST_BYTES = 32, 2**28  # models, and bytes of them all: 26 MB for a vocabulary of 262,144
 _PACKAGES = ("tokenizers", "torch", "transformers")
 _SOURCES = ("model/**/*.py", "text/*.py", "serving/step_timing.py", "drafting/step_cost.py")

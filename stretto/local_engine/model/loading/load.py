@@ -48,9 +48,6 @@ from stretto.local_engine.text.vocabulary import token_bytes
 from stretto.markup.forms import MarkupForm, form_of
 from stretto.values.errors import ModelNotFoundError, SettingsError, StrettoError
 
-__all__ = ["LoadedModel", "Unpacked", "load_model", "prepare", "read_model"]
-
-
 if find_spec("transformers") is None:  # not every model needs it, so it is imported late
     raise ModuleNotFoundError("No module named 'transformers'", name="transformers")
 

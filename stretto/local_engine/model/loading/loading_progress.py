@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 
 from stretto.local_engine.log import log_event
 
-__all__ = ["Loading", "doing", "step", "timed_loading"]
-
 _KIND = "seconds"
 _REPORTED_GB = 0.1  # minimum size of a model whose memory is reported
 

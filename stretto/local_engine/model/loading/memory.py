@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["Freed", "give_back", "older_objects_kept"]
-
 _ENOUGH = 2**25  # bytes
 
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-__all__ = ["extra_layers", "is_extra", "misfit"]
-
 _COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
 _NEXTN = re.compile(r"(^|\.)mtp(\.|_)")
 _NUMBERED = re.compile(r"(?:^|\.)layers\.(\d+)\.")

@@ -31,8 +31,6 @@ from stretto.values.errors import BackendError
 if TYPE_CHECKING:
     from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 
-__all__ = ["Expected", "choose_forward", "disagreement", "tolerance"]
-
 _log = logging.getLogger(__name__)
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are computed in float32 everywhere

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from stretto.values.errors import ModelNotFoundError
 
-__all__ = ["read_ahead"]
-
 _READ = frozenset({".json", ".jinja", ".txt", ".model", ".py", ".gguf", ".safetensors", ".tiktoken", ".toml"})
 _PIECE = 2**24  # bytes
 

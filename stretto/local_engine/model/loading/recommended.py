@@ -12,8 +12,6 @@ from typing import Any
 from stretto.local_engine.generation import Generation
 from stretto.values.errors import BackendError, InvalidRequestError
 
-__all__ = ["end_ids", "penalties", "sampling"]
-
 _SAMPLING: dict[str, float] = {"temperature": 1.0, "top_k": 50}  # defaults of transformers
 _LIMITS = ("top_p", "top_k", "min_p")
 # For each setting that can change an answer, the values with which it does not. Other settings never do: they are about

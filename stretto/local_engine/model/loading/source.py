@@ -18,8 +18,6 @@ from stretto.local_engine.pocket import MODELS, pocket_folder
 from stretto.local_engine.research_registry import recognised
 from stretto.values.errors import MissingDependencyError, ModelNotFoundError, UnknownModelError
 
-__all__ = ["QUANTIZE", "Source", "find_source"]
-
 QUANTIZE = ("int8", "int4", "none")
 """Values of the option for low-bit weights."""
 

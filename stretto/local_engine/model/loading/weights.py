@@ -30,8 +30,6 @@ from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.research_registry import recognised
 from stretto.values.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
 
-__all__ = ["block_form", "fetch", "quietly", "read_folder"]
-
 _SETTINGS = (
     *("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json"),
     *("special_tokens_map.json", "added_tokens.json", "model.safetensors.index.json"),

@@ -12,8 +12,6 @@ from stretto.local_engine.model.loading.loading_progress import step
 from stretto.local_engine.model.quantised.quantisation import IN_BLOCKS, Quantisation
 from stretto.values.errors import BackendError
 
-__all__ = ["NotInBlocksError", "Partial", "in_blocks"]
-
 
 class NotInBlocksError(BackendError):
     """Products with low-bit weights cannot be used here. The message states the cause, not as a sentence."""

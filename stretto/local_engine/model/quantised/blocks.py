@@ -18,8 +18,6 @@ from stretto.local_engine.kernels.block_layout import Numbers, laid_out, read_ba
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import BLOCKS, PANEL
 
-__all__ = ["Blocks", "UnreadWeight", "shape_of", "widened_product"]
-
 _LIKE: NDArray[np.generic] = np.empty(0, np.uint8)
 _ALONE: NDArray[np.generic] = np.empty(0, np.int8)
 _PIECE = 2**22  # numbers that are read back together

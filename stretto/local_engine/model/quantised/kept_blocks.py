@@ -30,8 +30,6 @@ from stretto.foundation.threads import LateExecutor
 from stretto.local_engine.kernels.compiling.store import fingerprint
 from stretto.local_engine.model.loading.kept_data import key_of, name_for
 
-__all__ = ["START", "begin_reading", "finish", "keep", "mapped_blocks", "stop_reading"]
-
 START = 4096
 """Offset of the blocks in a file."""
 

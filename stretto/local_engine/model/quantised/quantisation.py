@@ -21,19 +21,6 @@ from stretto.local_engine.model.quantised.blocks import Blocks, UnreadWeight, sh
 from stretto.local_engine.model.quantised.kept_blocks import START, keep, mapped_blocks
 from stretto.local_engine.model.quantised.rounding import WIDTHS, rounded_to
 
-__all__ = [
-    "IN_BLOCKS",
-    "PRODUCTS",
-    "Quantisation",
-    "Room",
-    "Rounding",
-    "StoredBlocks",
-    "fill_blocks",
-    "hollow_weight",
-    "rounding",
-]
-
-
 PRODUCTS = ("_proj.weight", "lm_head.weight", "embed_tokens.weight")
 """Suffixes of the names of weights that are stored in blocks."""
 

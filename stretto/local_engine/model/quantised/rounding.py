@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from stretto.local_engine.kernels.block_kinds import GROUP, block_kind
 from stretto.local_engine.kernels.block_layout import Numbers
 
-__all__ = ["WIDTHS", "rounded_to"]
-
 WIDTHS = {"int8": 8, "int4": 4}
 """Bits of a code, by the option's value."""
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from stretto.local_engine.kernels.block_kinds import BlockKind, block_kind
 from stretto.local_engine.kernels.block_layout import Numbers
 
-__all__ = ["FORMS", "BlockFormat", "taken_apart"]
-
 _Bytes = NDArray[np.uint8]
 _SUPER = 256  # numbers in a block of the K formats
 

@@ -20,8 +20,6 @@ from stretto.local_engine.research.block_diffusion.unmasking import EntropyBound
 from stretto.local_engine.serving.batch_members import BatchMembers, Step
 from stretto.local_engine.serving.prefill import Prefill
 
-__all__ = ["BlockBatch", "BlockForward"]
-
 
 class _StoppedError(Exception):
     """The request was cancelled while its canvas was refined."""

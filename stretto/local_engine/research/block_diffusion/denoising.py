@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from stretto.local_engine.model.forward.block_form import BlockForm
 from stretto.local_engine.research.block_diffusion.unmasking import Proposal, UnmaskingPolicy
 
-__all__ = ["Denoising", "Plan"]
-
 
 @dataclass(slots=True)
 class Plan:

@@ -21,8 +21,6 @@ from stretto.values.errors import BackendError, InvalidRequestError, ModelNotFou
 if TYPE_CHECKING:
     from stretto.local_engine.model.forward.forward import Forward
 
-__all__ = ["check_diffusion", "checked_form", "recognised"]
-
 _ANSWER = 256  # default number of tokens, if all of them are predicted in each forward
 _CANVAS = 256
 _SMALLEST_SDAR = 4  # tokens of a block

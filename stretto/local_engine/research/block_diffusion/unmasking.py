@@ -16,18 +16,6 @@ from stretto.local_engine.drafting.method import DraftEquipment
 from stretto.local_engine.model.forward.block_form import BlockForm
 from stretto.values.errors import SettingsError
 
-__all__ = [
-    "RULES",
-    "EntropyBound",
-    "LowConfidence",
-    "MaskPredict",
-    "Proposal",
-    "Threshold",
-    "UnmaskingPolicy",
-    "rule_names",
-    "rules_for",
-]
-
 _CACHES = ("none", "prefix", "dual")
 _ANY = 2**62
 _COUNTS = {"block": _ANY, "steps": _ANY, "passes": 10}

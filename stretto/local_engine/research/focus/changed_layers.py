@@ -12,9 +12,6 @@ from torch.nn.functional import linear, rms_norm, silu
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.products import product
 
-__all__ = ["Attend", "LayerChange", "ProjectionDelta", "attention", "attention_of_one", "rotated", "run"]
-
-
 Attend = Callable[[int, Tensor, Tensor, Tensor, int | None], Tensor]
 """Attention of one layer: returns the mixed values of its rows # [batch, rows, heads * head_dim].
 

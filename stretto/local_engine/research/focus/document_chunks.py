@@ -12,8 +12,6 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache, blocks
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["ChunkGroup", "Chunks", "bytes_per_token", "cut"]
-
 _SPARE = 32  # slots after a chunk and its local tokens, so that an answer seldom reallocates the cache
 
 

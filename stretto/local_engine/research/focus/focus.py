@@ -26,8 +26,6 @@ from stretto.local_engine.research.focus.document_chunks import Chunks, cut
 from stretto.local_engine.research.focus.focus_adapter import FocusAdapter
 from stretto.local_engine.serving.long_prompts import FocusOptions
 
-__all__ = ["Candidates", "FocusReader", "candidates", "states_of"]
-
 _CHUNK = 256  # tokens, unless options or adapter say otherwise
 
 Candidates = tuple[list[Tensor], list[Tensor]]

@@ -15,8 +15,6 @@ from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.research.focus.changed_layers import LayerChange, ProjectionDelta
 from stretto.values.errors import SettingsError
 
-__all__ = ["FocusAdapter", "new_tensors", "read_focus", "write_focus"]
-
 _PARTS = ("query_key_value", "output")
 
 

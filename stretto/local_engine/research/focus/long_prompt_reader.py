@@ -25,8 +25,6 @@ from stretto.local_engine.serving.long_prompts import FocusOptions
 from stretto.local_engine.serving.sequence import Sequence as Answer
 from stretto.values.errors import BackendError, ContextOverflowError, RequestRejectedError, SettingsError
 
-__all__ = ["FocusPrompts"]
-
 _NO_DRAFT = DraftTree()
 
 

@@ -17,8 +17,6 @@ from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 
-__all__ = ["JoinedPrefill", "can_join", "joined"]
-
 
 class JoinedPrefill(Prefill):
     """Reads the unknown rest of each path, joins the paths, then reads what follows them.

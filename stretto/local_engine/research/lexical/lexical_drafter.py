@@ -15,8 +15,6 @@ from stretto.local_engine.drafting.suffix import run_once
 from stretto.local_engine.kernels.compiling.compiled_parts import Part
 from stretto.local_engine.research.lexical.compiled.units import ROWS, Units, learn, no_predictions, plan
 
-__all__ = ["UNITS", "Lexical", "UnitExperience", "warm_up"]
-
 UNITS = Part("units", f"{__name__}:warm_up")
 """Compiled code of the drafter."""
 

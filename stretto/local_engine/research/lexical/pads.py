@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.loading.load import LoadedModel
     from stretto.local_engine.research.lexical.compiled.pads import CompiledPads
 
-__all__ = ["AnchoredRows", "PadAdapter", "PadLayer", "attach", "read_adapter", "write_adapter"]
-
 _TRIAL = "stretto.local_engine.research.lexical.compiled.pads:trial"
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
-__all__ = ["Jacobi", "Lookahead", "NGramPool"]
-
 
 @dataclass(slots=True)
 class _Column:

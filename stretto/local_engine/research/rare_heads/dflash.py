@@ -18,8 +18,6 @@ from stretto.local_engine.model.forward.products import Weight, product
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.values.errors import SettingsError
 
-__all__ = ["DFlash"]
-
 _Linear = tuple[Tensor, Tensor | None]
 """Weight and bias."""
 

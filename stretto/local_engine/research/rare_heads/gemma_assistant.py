@@ -16,8 +16,6 @@ from stretto.local_engine.model.forward.rows import LAST, keys_and_values
 from stretto.local_engine.model.loading.config_values import wrong_value
 from stretto.values.errors import SettingsError
 
-__all__ = ["KINDS", "GemmaAssistant"]
-
 KINDS = ("gemma4_assistant", "gemma4_unified_assistant")
 """Values of ``model_type`` for assistants."""
 

@@ -14,8 +14,6 @@ from stretto.local_engine.drafting.heads.target import Target
 from stretto.local_engine.model.forward.products import product
 from stretto.local_engine.model.forward.rows import LAST
 
-__all__ = ["Medusa"]
-
 _MOST = 1000  # of heads, and of the blocks of one
 
 

@@ -15,8 +15,6 @@ from stretto.local_engine.drafting.heads.target import Target
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["PEagle"]
-
 _MOST = 1000
 _FORESEEN = 8  # if the configuration has no number; speculators' default
 

@@ -19,8 +19,6 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.local_engine.model.loading.load import LoadedModel
 
-__all__ = ["kind", "known", "speculators", "whole"]
-
 MakeHead = Callable[[Weights, Mapping[str, Any], Target], Head]
 
 known = ("P-EAGLE", "DFlash", "DSpark", "Medusa", "assistants of Gemma 4")

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
-__all__ = ["LONGEST_TITLE", "Announced", "Fork", "Tags", "fork_in", "forms"]
-
 LONGEST_TITLE = 300  # characters
 FEWEST_PATHS = 2
 

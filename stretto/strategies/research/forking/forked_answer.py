@@ -24,8 +24,6 @@ from stretto.strategies.strategy_options import options_of
 from stretto.values.request import Message, Request
 from stretto.values.route import Route
 
-__all__ = ["write_forking"]
-
 
 async def write_forking(request: Request, route: Route, runner: Runner) -> StrategyResult:
     """Write an answer that forks where its model says so, or a direct one if that is impossible."""

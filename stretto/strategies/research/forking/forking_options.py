@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from stretto.strategies.research.forking.fork_reading import forms
 from stretto.values.request import check_extra
 
-__all__ = ["ForkingOptions"]
-
 
 class ForkingOptions(BaseModel):
     """Options of ``forking``.

@@ -19,8 +19,6 @@ from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, pointer
 
-__all__ = ["ChainRows", "EagleScratch", "EagleWeights", "run"]
-
 
 class EagleWeights(NamedTuple):
     """The weights of a head.

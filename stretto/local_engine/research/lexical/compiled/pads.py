@@ -15,8 +15,6 @@ from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier
 
-__all__ = ["CompiledPads", "trial"]
-
 _ROWS, _UNITS = 3, PANEL  # of the trial
 
 

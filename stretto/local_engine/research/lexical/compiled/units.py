@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.compiling.jit import inner, python_or_compiled
 
-__all__ = ["ROWS", "Units", "learn", "no_predictions", "plan"]
-
 ROWS = 24
 """Maximum number of rows of a draft."""
 
