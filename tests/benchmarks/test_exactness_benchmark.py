@@ -1,4 +1,5 @@
 import exactness
+import pytest
 
 
 def test_methods_are_compared_where_the_model_has_what_they_need_and_lossy_ones_nowhere():
@@ -10,6 +11,7 @@ def test_methods_are_compared_where_the_model_has_what_they_need_and_lossy_ones_
     assert "lexical_lossy" not in exactness.METHODS
 
 
+@pytest.mark.thorough  # it compiles the forward of an adapter
 def test_with_a_random_adapter_a_tiny_model_says_what_it_says_without():
     run = exactness.Run("llama", "float32", 3, 12)
     try:

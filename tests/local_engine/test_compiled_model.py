@@ -101,7 +101,7 @@ def test_a_batch_of_trees_is_scored_as_by_torch(name, published, threads):
         assert (one - other).abs().max() < CLOSE * one.std()
 
 
-@pytest.mark.parametrize("published", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("published", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", FAMILY)
 def test_in_half_precision_it_is_nearer_to_float32_than_torch(name, published):
     model = family_member(name).to(published)

@@ -302,6 +302,7 @@ def test_a_model_of_another_family_is_refused(loaded):
         make_drafter("lexical")
 
 
+@pytest.mark.thorough  # it compiles a forward of its own
 def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
     inner = build("llama")
     inner.save_pretrained(tmp_path)

@@ -92,6 +92,7 @@ def test_a_unit_goes_on_as_long_as_the_model_is_sure():
     ]
 
 
+@pytest.mark.thorough  # it compiles a forward of its own
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ["llama", "qwen3 sliding"])
 @torch.inference_mode()
