@@ -60,6 +60,15 @@ def test_a_timeline_draws_when_each_branch_was_silent_and_when_it_wrote():
     assert "the server hung up" in svg
 
 
+def test_a_part_that_ends_too_early_is_marked():
+    cut = answer(branch(1, (0, 0, 1, 2), finish_reason="length"), branch(2, (0, 0, 1, 2), cut_by="loop"))
+    whole = answer(branch(1, (0, 0, 1, 2)), branch(2, (0, 0, 1, 2), status="failed", finish_reason="length"))
+    assert [[each.was_cut for each in found.branches] for found in (cut, whole)] == [[True, True], [False, False]]
+    svgs = [TimelinePlot(found).svg for found in (cut, whole)]
+    assert [(svg.count(">…<"), svg.count(", cut<")) for svg in svgs] == [(2, 2), (0, 0)]
+    assert TimelinePlot(cut)._repr_markdown_().count(" (cut) |") == 2
+
+
 def test_an_answer_read_from_json_still_draws_its_timeline():
     again = Answer.model_validate_json(TEA.model_dump_json())
     assert again == TEA

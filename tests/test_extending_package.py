@@ -62,7 +62,7 @@ async def test_each_of_the_three_is_found_by_its_name(package):
     assert [plugins.names(kind) for kind in ("backends", "strategies", "drafters")] == [
         ("acme",),
         ("both_sides",),
-        ("bigrams",),
+        ("followers",),
     ]
     names = {}
     for snippet in blocks("python"):
@@ -74,7 +74,7 @@ async def test_each_of_the_three_is_found_by_its_name(package):
         port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
         found = await anyio.to_thread.run_sync(names["ask_by_name"], f"http://127.0.0.1:{port}")
         tasks.cancel_scope.cancel()
-    assert found == ["one two three", "both_sides", "bigrams"]
+    assert found == ["one two three", "both_sides", "followers"]
 
 
 @pytest.mark.thorough
@@ -98,7 +98,7 @@ def test_one_that_cannot_be_loaded_is_a_cross_and_disturbs_nothing_else(package,
 async def test_the_drafter_changes_no_answer(package):
     async with AsyncStretto("local:pocket", settings=Settings()) as stretto:
         asked = {"strategy": "direct", "max_tokens": 60, "temperature": 0}
-        guessed = await stretto.ask("What is tea?", decoding="bigrams", **asked)
+        guessed = await stretto.ask("What is tea?", decoding="followers", **asked)
         plain = await stretto.ask("What is tea?", decoding="autoregressive", **asked)
     assert guessed.text == plain.text
     assert guessed.decoding.steps < plain.decoding.steps

@@ -65,9 +65,9 @@ def timeline_markdown(timeline: Timeline, branches: Sequence[Branch]) -> str:
 def _timeline_row(branch: Branch) -> str:
     span = branch.span
     times = [span.needed_s, span.started_s, span.first_s, span.ended_s]
-    failed = " (failed)" if branch.status == "failed" else ""
+    how = " (failed)" if branch.status == "failed" else " (cut)" if branch.was_cut else ""
     cells = " | ".join("" if seconds is None else f"{seconds:.2f} s" for seconds in times)
-    return f"| {_plain(label_of(branch))}{failed} | {cells} |"
+    return f"| {_plain(label_of(branch))}{how} | {cells} |"
 
 
 def answer_page(answer: Answer, question: str = "") -> str:

@@ -86,12 +86,15 @@ def _row(branch: Branch, number: int, end_s: float) -> str:
         x = _at(ended_s, end_s)
         cross = f"M{x - 5:.1f} {middle - 5:.1f}l10 10m0 -10l-10 10"
         parts.append(f'<path class="failed" fill="none" d="{cross}"/>')
+    elif branch.was_cut:
+        parts.append(_text(_at(ended_s, end_s) + 2, middle + 4, "…"))
     took_s = ended_s - span.needed_s
     tokens = tokens_of(branch)
     figures = f"{took_s:.2f} s" + (f" · {tokens} tokens" if tokens else "")
     parts.append(_text(WIDTH - 4, middle + 4, figures, "dim", end=True))
     title = f"{label_of(branch)}: wanted at {span.needed_s:.2f} s, sent at {started_s:.2f} s, first text at "
     title += f"{first_s:.2f} s, ended at {ended_s:.2f} s" + (f", failed: {branch.error}" if branch.error else "")
+    title += ", cut" if branch.was_cut else ""
     return f"<g><title>{escape(title)}</title>{''.join(parts)}</g>"
 
 

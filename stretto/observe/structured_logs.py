@@ -75,6 +75,7 @@ def log_answer(request: Request, answer: Answer, *, text: bool) -> None:
         "retries": usage.retries,
         "branches": len(answer.branches),
         "failed_branches": [branch.id for branch in answer.branches if branch.status == "failed"],
+        "cut_branches": [branch.id for branch in answer.branches if branch.was_cut],
         "usd": None if answer.cost is None else answer.cost.usd,
         "warnings": len(answer.warnings),
     }

@@ -67,6 +67,7 @@ FinishReason = Literal[
 CutBy = Literal["loop", "leak", "heading"]
 """Which check cut a part of an answer."""
 
+_LIMITS = frozenset({"length", "deadline", "budget", "content_filter"})
 REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
 
 
@@ -236,6 +237,11 @@ class Branch(BaseModel):
     refused: bool = False
     stop_text: str | None = None
     cut_by: CutBy | None = None
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether it ends too early: at a limit, or where a check cut it."""
+        return self.status == "finished" and (self.cut_by is not None or self.finish_reason in _LIMITS)
 
 
 SECTION_FIELDS = {"id", "index", "heading", "form", "status", "finish_reason", "error", "cut_by"}

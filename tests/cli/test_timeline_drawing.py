@@ -85,6 +85,13 @@ def test_a_narrow_terminal_has_room_for_names_and_all_of_the_legend():
     ]
 
 
+def test_a_branch_that_was_cut_ends_in_dots():
+    part = branch("point-1", (0.0, 0.0, None, 2.0), title="Water").model_copy(update={"cut_by": "loop"})
+    lines = drawn(answer(part, total_s=4.0), 60)
+    assert "░…  " in lines[1]
+    assert "… cut" in lines[3]
+
+
 def test_a_failed_branch_ends_in_a_cross():
     lines = drawn(answer(branch("point-1", (0.0, 0.0, None, 2.0), title="Water", failed=True), total_s=4.0), 60)
     assert "░×" in lines[1]

@@ -120,6 +120,13 @@ async def test_a_refused_point_that_was_read_already_is_told_from_its_second_try
     assert "can't help" not in backend.calls[-1][0].messages[-1].content
 
 
+async def test_a_title_that_says_the_same_as_an_earlier_one_is_left_out_and_named():
+    answer, _ = await ask(ScriptedBackend(script("1. Tyres\n2. Chain\n3. Tyres\n4. Brakes")))
+    assert [branch.heading for branch in answer.branches if branch.heading] == ["Tyres", "Chain", "Brakes"]
+    (warning,) = answer.warnings
+    assert (warning.code, "(Tyres)" in warning) == ("part_missing", True)
+
+
 async def test_a_failed_point_keeps_its_title_and_the_others_live():
     backend = ScriptedBackend(script(first={"point 2,|part on .Chain": Reply(fault=ServerFailedError("overloaded"))}))
     answer, events = await ask(backend)

@@ -47,11 +47,18 @@ class _Signs:
     silent: str = "░"
     writing: str = "█"
     failed: str = "×"
+    cut: str = "…"
     between: str = "·"
 
 
-_ASCII = _Signs(".", "-", "#", "x", "|")
-_STYLES = {"waiting": "dim", "silent": TERMINAL.wait, "writing": TERMINAL.accent, "failed": f"bold {TERMINAL.bad}"}
+_ASCII = _Signs(".", "-", "#", "x", "/", "|")
+_STYLES = {
+    "waiting": "dim",
+    "silent": TERMINAL.wait,
+    "writing": TERMINAL.accent,
+    "failed": f"bold {TERMINAL.bad}",
+    "cut": f"bold {TERMINAL.bad}",
+}
 
 
 def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
@@ -103,9 +110,9 @@ def _phases(branch: Branch, bar: int, end_s: float, signs: _Signs) -> Text:
             until = max(until, len(row) + 1)  # it did write, however briefly
         cells = max(0, min(bar, until) - len(row))
         row.append((getattr(signs, phase) if phase else " ") * cells, _STYLES.get(phase, ""))
-    if branch.status == "failed":
+    if end := "failed" if branch.status == "failed" else "cut" if branch.was_cut else "":
         row = row[: bar - 1]
-        row.append(signs.failed, _STYLES["failed"])
+        row.append(getattr(signs, end), _STYLES[end])
     row.append(" " * (bar - len(row)))
     return row
 
@@ -135,9 +142,11 @@ def _legend(branches: Sequence[Branch], signs: _Signs, width: int) -> list[Text]
     meanings = {"waiting": "next in line", "silent": "waiting for the first word", "writing": "being written"}
     if any(branch.status == "failed" for branch in branches):
         meanings["failed"] = "failed or dropped"
+    if any(branch.was_cut for branch in branches):
+        meanings["cut"] = "cut"
     lines = [Text()]
     for phase, meaning in meanings.items():
-        sign = getattr(signs, phase) * (1 if phase == "failed" else 2)
+        sign = getattr(signs, phase) * (1 if phase in ("failed", "cut") else 2)
         if lines[-1] and cell_len(f"{lines[-1].plain}  {sign} {meaning}") > width:
             lines.append(Text())
         lines[-1].append("  " if lines[-1] else "").append(sign, _STYLES[phase]).append(f" {meaning}", "dim")

@@ -21,18 +21,21 @@ class Titles:
         question: what the outline answers; its words are never an echo of the prompt.
         prompt: the lines of the prompt that asked for the outline.
         good: titles that were kept.
-        wrong: why the others were not.
+        wrong: the others, each with what is wrong with it.
     """
 
     question: str
     prompt: Phrases
     good: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
+    wrong: list[tuple[str, str]] = field(default_factory=list)
 
     def take(self, title: str) -> str | None:
         """Take a title; return what is wrong with it, as half a sentence, or ``None``."""
         fault = next(self._faults(title), None)
-        (self.wrong if fault else self.good).append(fault or title)
+        if fault is None:
+            self.good.append(title)
+        else:
+            self.wrong.append((title, fault))
         return fault
 
     @property

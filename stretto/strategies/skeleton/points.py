@@ -128,14 +128,14 @@ class PointsAnswer:
             return ""
         if self._parser.prose:
             return "the outline is running text"
-        return self._titles.wrong[-1] if self._titles.hopeless else ""
+        return self._titles.wrong[-1][1] if self._titles.hopeless else ""
 
     def _warn(self, outline: RunningBranch) -> None:
         """Warn about titles that were left out, and points that are missing."""
         outline.reported = True
         if self._titles.wrong:
-            causes = ", ".join(dict.fromkeys(self._titles.wrong))
-            self._runner.warn(f"Titles of the outline were left out: {causes}.", "part_missing")
+            titles, causes = (", ".join(dict.fromkeys(each)) for each in zip(*self._titles.wrong, strict=True))
+            self._runner.warn(f"Titles of the outline were left out ({titles}): {causes}.", "part_missing")
         count, part = len(self._known), outline.spec.id
         after = "one point" if count == 1 else f"{count} points"
         if self._cut:
