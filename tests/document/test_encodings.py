@@ -122,7 +122,7 @@ def test_an_answer_says_that_an_encoding_was_guessed(tmp_path):
     file.write_bytes("Die Miete beträgt 900 €.".encode("cp1252"))
     with Stretto(ScriptedBackend(lambda _: "Fine.")) as stretto:
         answer = stretto.ask("What does it say?", documents=[file], strategy="direct")
-    assert [str(each) for each in answer.warnings] == [f"Of 'lease.txt', {GUESSED}Windows-1252."]
+    assert [(each.code, "Windows-1252" in each) for each in answer.warnings] == [("unread", True)]
 
 
 NOTEBOOK = {

@@ -63,8 +63,7 @@ def test_a_page_that_is_a_picture_is_named_in_a_warning_of_the_answer():
     assert (document.unread_pages, document.page(document.text.index("Third"))) == ((2,), 3)
     with Stretto(ScriptedBackend(lambda _: "Fine.")) as stretto:
         answer = stretto.ask("What does it say?", documents=[file], strategy="direct")
-    said = [str(each) for each in answer.warnings]
-    assert said == ["Of 'mixed.pdf', page 2 was left out: no text could be read there."]
+    assert [(each.code, "page 2" in each) for each in answer.warnings] == [("unread", True)]
 
 
 def test_a_stamp_on_a_scan_is_read_and_the_scan_is_named():
@@ -73,8 +72,7 @@ def test_a_stamp_on_a_scan_is_read_and_the_scan_is_named():
     document = read_bytes(written(writer), "a.pdf")
     assert "Case 5, page 2." in document.text
     assert document.unread_pages == ()
-    said = "page 2 is a picture with few words on it: what the picture holds could not be read."
-    assert document.warnings == (said,)
+    assert ["page 2 is a picture" in each for each in document.warnings] == [True]
 
 
 def test_words_broken_at_the_end_of_a_line_are_whole():

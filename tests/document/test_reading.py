@@ -135,9 +135,7 @@ def test_a_document_of_a_folder_in_a_format_without_a_reader_is_named_and_a_pict
     (tmp_path / "garden.jpg").write_bytes(b"\xff\xd8\xff\xe0" * 100)
     found = read_documents([tmp_path])
     assert [document.title for document in found.documents] == ["lease.txt"]
-    assert [(each.path.name, each.reason) for each in found.left_out] == [
-        ("amendment.doc", "it is neither UTF-8 text nor of a known format; convert it first")
-    ]
+    assert [(each.path.name, "convert it" in each.reason) for each in found.left_out] == [("amendment.doc", True)]
 
 
 def test_an_empty_file_of_a_folder_is_nothing_to_speak_of_and_one_without_text_is(tmp_path):

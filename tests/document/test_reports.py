@@ -155,7 +155,7 @@ async def test_forty_pages_become_a_report_whose_every_statement_has_its_page(wi
     assert [each.page for each in answer.citations] == list(range(1, 41))
     assert all(SURVEY.text[each.start : each.end] == each.quote for each in answer.citations)
     assert answer.warnings == ()
-    assert "A plan is written from them, then its sections in parallel" in answer.route.reason
+    assert "A plan" in answer.route.reason
     kinds = [each.kind for each in answer.branches if each.kind != "passage"]
     assert kinds == ["plan", *["section"] * 4, "closing"]
     assert bool(model.asked.get("passage")) is (window == 16_000)
@@ -215,7 +215,7 @@ async def test_a_small_model_writes_no_report_in_sections():
     async with served(Reporter()) as server, client_of(server, prompt_family="small") as stretto:
         route = await stretto.route(QUESTION, documents=[SHORT])
     assert not route.in_sections
-    assert "It is written in one piece: the model is too small for a plan." in route.reason
+    assert "too small for a plan" in route.reason
 
 
 @pytest.mark.parametrize(
@@ -334,11 +334,11 @@ async def test_what_a_document_says_to_the_planner_is_data():
     [
         ("What was noted of unit 7?", {}, None),
         ("Write a short report on the units, in 120 words.", {}, "too little gained"),
-        (QUESTION, {"max_tokens": 300}, "max_tokens=300 leaves no room"),
-        (QUESTION, {"max_calls": 3}, "the budget of 3 calls is too small"),
-        (QUESTION, {"concurrent_calls": 2}, "runs only 2 calls at once"),
-        (QUESTION, {"system": "Answer briefly."}, "the system message asks for short answers"),
-        (f"{QUESTION} Only bullets.", {"stop": ["Risks"]}, "stop strings are set"),
+        (QUESTION, {"max_tokens": 300}, "max_tokens=300"),
+        (QUESTION, {"max_calls": 3}, "budget of 3 calls"),
+        (QUESTION, {"concurrent_calls": 2}, "2 calls at once"),
+        (QUESTION, {"system": "Answer briefly."}, '"answer briefly"'),
+        (f"{QUESTION} Only bullets.", {"stop": ["Risks"]}, "stop strings"),
     ],
 )
 async def test_where_sections_save_too_little_or_cannot_be_the_route_says_so(question, options, says):
@@ -349,7 +349,7 @@ async def test_where_sections_save_too_little_or_cannot_be_the_route_says_so(que
         route = await stretto.route(question, documents=[SHORT], budget=budget, **options)
     assert route.strategy == "document"
     assert not route.in_sections
-    assert (says or "") in route.reason.partition("It is written in one piece: ")[2]
+    assert (says or "") in route.reason
     assert ("one piece" in route.reason) is bool(says)
 
 

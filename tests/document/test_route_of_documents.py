@@ -18,22 +18,22 @@ async def route(question, *documents, window=2_000, beyond_window=False, passage
 @pytest.mark.parametrize(
     ("question", "says"),
     [
-        ("What is the code of name3?", "passages are read in parallel, and the answer is put together"),
-        ("Summarize the report.", "passages are summarised in parallel"),
-        ("List all the codes.", "every passage is searched in parallel"),
-        ("What is the code of the person who is captain of the Aurora?", "so they are read in order"),
+        ("What is the code of name3?", "the answer is put together"),
+        ("Summarize the report.", "summarised"),
+        ("List all the codes.", "every passage"),
+        ("What is the code of the person who is captain of the Aurora?", "in order"),
     ],
 )
 async def test_a_document_that_does_not_fit_is_read_in_passages_and_the_route_says_how(question, says):
     chosen = await route(question, haystack(10, FACTS))
-    assert chosen.strategy == "document"
-    assert "do not fit into the context window of 2,000 tokens" in chosen.reason
+    assert (chosen.strategy, chosen.code) == ("document", "suits")
+    assert "2,000 tokens" in chosen.reason
     assert says in chosen.reason
 
 
 async def test_hops_over_many_passages_are_followed_in_rounds():
     chosen = await route("What is the code of the person who is captain of the Aurora?", haystack(100, FACTS))
-    assert "read in parallel rounds" in chosen.reason
+    assert "rounds" in chosen.reason
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ async def test_hops_over_many_passages_are_followed_in_rounds():
 )
 async def test_a_question_about_a_document_that_fits_is_answered_with_places(question):
     chosen = await route(question, Document(text="Signed by Ada."), window=100_000)
-    assert chosen.strategy == "document"
-    assert "sent whole, and the answer cites them" in chosen.reason
+    assert (chosen.strategy, chosen.code) == ("document", "suits")
+    assert "sent whole" in chosen.reason
 
 
 @pytest.mark.parametrize(
@@ -61,26 +61,25 @@ async def test_a_question_about_a_document_that_fits_is_answered_with_places(que
 async def test_all_of_a_kind_is_searched_for_in_every_passage_even_of_a_document_that_fits(question):
     chosen = await route(question, Document(text="Signed by Ada."), window=100_000)
     assert chosen.strategy == "document"
-    assert "every passage is searched in parallel" in chosen.reason
+    assert "every passage" in chosen.reason
     few = await route(question, Document(text="Signed by Ada. " * 2_000), window=100_000, budget=Budget(max_calls=2))
     assert (few.strategy, few.code) == ("direct", "budget")
 
 
 @pytest.mark.parametrize(
-    ("question", "options", "says"),
+    ("question", "options", "code", "says"),
     [
-        ("Write a Python unit test for the function add.", {}, "mainly code, and citations would appear in it"),
-        ("Turn this into a Markdown table.", {}, "they are to be rewritten"),
-        ("Translate this into German.", {}, "they are to be rewritten"),
-        ("Who signed? Answer as JSON.", {}, 'a format is asked for ("as json"), which citations would spoil'),
-        ("Who signed?", {"system": "Respond only with valid JSON."}, "which citations would spoil"),
-        ("Who signed?", {"response_format": {"type": "object"}}, "response_format leaves no place for citations"),
+        ("Write a Python unit test for the function add.", {}, "shape", "mainly code"),
+        ("Turn this into a Markdown table.", {}, "demand", "rewritten"),
+        ("Translate this into German.", {}, "demand", "rewritten"),
+        ("Who signed? Answer as JSON.", {}, "demand", '"as json"'),
+        ("Who signed?", {"system": "Respond only with valid JSON."}, "demand", "a format"),
+        ("Who signed?", {"response_format": {"type": "object"}}, "demand", "response_format"),
     ],
 )
-async def test_an_answer_that_citations_would_spoil_has_none_and_the_route_says_so(question, options, says):
+async def test_an_answer_that_citations_would_spoil_has_none_and_the_route_says_so(question, options, code, says):
     chosen = await route(question, Document(text="def add(a, b): return a + b"), window=100_000, **options)
-    assert chosen.strategy == "direct"
-    assert "although an answer about the documents could cite them" in chosen.reason
+    assert (chosen.strategy, chosen.code) == ("direct", code)
     assert says in chosen.reason
 
 
@@ -112,9 +111,8 @@ async def test_a_model_that_was_trained_for_passages_is_given_passages_even_if_i
 async def test_a_prompt_longer_than_the_window_is_answered_straight_and_the_route_says_that_the_model_can():
     question = f"{haystack(10, FACTS).text}\n\nWhat is the code of name3?"
     chosen = await route(question, beyond_window=True)
-    assert chosen.strategy == "direct"
-    assert chosen.reason.endswith("longer than the context window of 2,000 tokens, and the model reads it by itself.")
-    assert "by itself" not in (await route(question)).reason
+    assert (chosen.strategy, chosen.code) == ("direct", "window")
+    assert (await route(question)).code != "window"
 
 
 async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_by_piece():
@@ -147,13 +145,13 @@ async def test_a_strategy_of_the_callers_own_is_asked_before_documents_that_fit_
     async with AsyncStretto(scripted(context_window=100_000), strategies=[Own()]) as stretto:
         chosen = await stretto.route(question, documents=[Document(text="Signed by Ada.")])
         long = await stretto.route("Who signed?", documents=[haystack(200, FACTS)])
-    assert (chosen.strategy, chosen.reason) == ("own", "It is mine.")
+    assert chosen.strategy == "own"
     assert long.strategy == "document"
 
 
 FAMILIES = {
-    "small": "passages with a sentence that has the question's words are read side by side, and the answer quotes them",
-    "general": "they are sent whole, and the answer cites them",
+    "small": "quotes them",
+    "general": "cites them",
 }
 
 
@@ -178,7 +176,7 @@ async def test_that_a_local_model_reads_for_long_is_told_before(caplog):
     async with AsyncStretto(backend, settings=Settings.load(prompt_family="general")) as stretto:
         chosen = await stretto.route("What is the rent?", documents=[long])
         await stretto.ask("What is the rent?", documents=[long])
-    assert "tokens first, which takes about" in chosen.reason
+    assert "tokens first" in chosen.reason
     assert "local:any reads the documents whole before its first word" in caplog.text
     assert chosen.forecast["document"].seconds > 30
     async with AsyncStretto(
@@ -190,4 +188,4 @@ async def test_that_a_local_model_reads_for_long_is_told_before(caplog):
 
 async def test_documents_that_nearly_fill_the_window_are_said_to():
     chosen = await route("Who signed?", Document(text="The rent of the flat is high. " * 230), window=2_200)
-    assert "nearly fill the context window of 2,200 tokens: they are sent whole if they fit" in chosen.reason
+    assert "nearly fill" in chosen.reason

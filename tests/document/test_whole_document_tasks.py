@@ -79,7 +79,7 @@ async def test_a_record_that_never_fits_is_told_with_the_places_it_is_of():
 
     found = await ask(scripted(endless), "List all the codes.", haystack(2, FACTS))
     assert all(record.cut_off for record in found.passages)
-    assert any("may not be complete, because their records were cut off: report, chars" in w for w in found.warnings)
+    assert [(each.code, "report, chars" in each) for each in found.warnings] == [("part_cut", True)]
 
 
 @pytest.mark.thorough
@@ -112,7 +112,7 @@ async def test_a_piece_that_fails_stands_as_it_was_and_is_named():
     found = await ask(scripted(failing), "Rewrite this in capitals.", Document(text=text, title="story"))
     assert found.text.lower() == text
     assert "the geese 7 and" in found.text
-    assert [warning for warning in found.warnings if "the server is on fire" in warning], found.warnings
+    assert [(each.code, "the server is on fire" in each) for each in found.warnings] == [("part_missing", True)]
 
 
 async def test_the_conversation_is_shown_to_the_reader_of_each_passage_as_data():

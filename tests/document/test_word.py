@@ -342,4 +342,4 @@ def test_files_inside_a_word_file_are_read_and_those_that_cannot_be_are_named():
     inner = with_files(txt=b"A text.", rtf=b"{\\rtf1 no}")
     document = read_docx(with_files(html=b"<p>A <b>page</b>.</p>", docx=inner), "a.docx")
     assert document.text == "Outside.\n\nA page.\n\nOutside.\n\nA text.\n\n"
-    assert document.warnings == ("a file inside it ('inside1.rtf') was left out.",)
+    assert ["inside1.rtf" in each for each in document.warnings] == [True]
