@@ -57,7 +57,7 @@ async def test_the_reading_has_a_budget_of_tokens():
     answer = await ask(backend, QUESTION, haystack(8, FACTS), strategy_options=options)
     spent = sum(branch.usage.total_tokens for branch in answer.branches if branch.kind == "passage")
     assert 0 < spent <= 4_000
-    assert any("reading_tokens=4000" in warning for warning in answer.warnings)
+    assert [w.code for w in answer.warnings if "reading_tokens=4000" in w] == ["part_missing"]
 
 
 async def test_putting_together_has_a_budget_and_the_findings_stand_where_it_ends():

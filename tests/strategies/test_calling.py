@@ -318,7 +318,7 @@ async def test_whatever_a_function_raises_is_told_to_the_model(function, told, c
             answer, after = await stretto.ask("Umbrella?", tools=tools), await stretto.ask("Umbrella?")
     assert (answer.text, answer.finish_reason) == ("Let me see.\n\nIt failed.", "stop")
     assert answer.turns[1]["content"] == f"Error: {told}"
-    assert answer.warnings == (f"The tool broken failed; its error was sent to the model: {told}",)
+    assert [(w.code, w.endswith(f": {told}")) for w in answer.warnings] == [("tool", True)]
     assert after.text == "Still here."
 
 
@@ -490,7 +490,7 @@ async def test_a_model_that_asks_for_the_same_again_and_again_has_to_answer():
     )
     answer = await ask(backend, weather)
     assert (answer.text, len(backend.calls)) == ("Enough.", 4)
-    assert "the same with the same result 3 times in a row" in answer.warnings[0]
+    assert [(w.code, "3 times" in w) for w in answer.warnings] == [("budget", True)]
 
     left = iter(range(5))
 

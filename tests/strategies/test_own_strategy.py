@@ -60,7 +60,7 @@ async def ask(strategies=(), prompt=ADVICE, **options):
 async def test_a_strategy_can_be_passed_with_a_request():
     answer = await ask(strategy=BothSides())
     assert answer.text == "For: Honey.\nAgainst: Stings.\n"
-    assert (answer.route.strategy, answer.route.reason) == ("both_sides", "Asked for by the caller.")
+    assert (answer.route.strategy, answer.route.code) == ("both_sides", "asked")
 
 
 async def test_a_registered_strategy_is_called_by_its_name():
@@ -104,13 +104,13 @@ async def test_an_obstacle_makes_the_answer_straight_and_is_named():
     answer = await ask([BothSides(hindered)])
     assert answer.text == "A straight answer."
     assert answer.route.code == "other"
-    assert answer.route.reason == "Written in one piece although two sides would serve: one of them is asleep."
+    assert "two sides would serve: one of them is asleep" in answer.route.reason
 
 
 async def test_a_doubt_becomes_the_cause_where_nothing_suits():
     doubtful = Offer(confidence=0.2, reason="", eligible=False, why_not="it hardly has two sides")
     answer = await ask([BothSides(doubtful)], prompt="Write a poem about the harbour at night.")
-    assert answer.route.reason == "Written in one piece: it hardly has two sides."
+    assert (answer.route.code, "it hardly has two sides" in answer.route.reason) == ("doubt", True)
 
 
 @pytest.mark.parametrize("forecast", [None, {"seconds": 1}], ids=["raises", "no forecast"])

@@ -97,7 +97,7 @@ async def test_the_only_point_there_was_time_for_is_shown_with_its_title():
     stuck = Reply(chunks=["1. Tyres\n", "never"], chunk_delay_s=3600)
     answer, _ = await ask(ScriptedBackend(script(stuck)), deadline_s=30)
     assert (answer.text, answer.finish_reason) == ("1. **Tyres**: Pump them.", "deadline")
-    assert "broke off after one point" in answer.warnings[0]
+    assert [(w.code, w.part) for w in answer.warnings] == [("part_cut", "outline")]
 
 
 @pytest.mark.parametrize("second", ["Oil it.", Reply("No, sorry.", finish_reason="refusal")])
@@ -116,7 +116,7 @@ async def test_a_refused_point_that_was_read_already_is_told_from_its_second_try
     backend = ScriptedBackend(script(first={point(1): refused, "part on .Tyres": "Pump them."}))
     answer, _ = await ask(backend)
     assert answer.text.startswith("1. **Tyres**: I can't help with that.\n\n   Pump them.\n2. **Chain**")
-    assert answer.warnings[0].startswith("Point 1, 'Tyres', begins with a refusal that had been shown already")
+    assert [(w.code, w.part) for w in answer.warnings] == [("refusal", "point-1")]
     assert "can't help" not in backend.calls[-1][0].messages[-1].content
 
 
@@ -157,13 +157,13 @@ async def test_a_number_of_points_that_is_asked_for_is_demanded_of_the_outline_a
     assert "exactly 5 points, as the question asks for" in backend.calls[0][0].messages[-1].content
     assert "about 100 words" in backend.calls[1][0].messages[-1].content
     assert sum(branch.kind == "section" for branch in answer.branches) == 5
-    assert answer.warnings == ("The outline had more than 5 points; the first 5 are written.",)
+    assert [(w.code, w.part) for w in answer.warnings] == [("part_missing", "outline")]
 
 
 async def test_fewer_points_than_asked_for_are_written_with_a_warning():
     answer, _ = await ask(ScriptedBackend(script()), question="Give me exactly 5 points on bicycles.")
     assert answer.text.endswith("3. **Brakes**: Test them.")
-    assert answer.warnings == ("5 points are asked for, and the outline had 3.",)
+    assert [(w.code, w.part) for w in answer.warnings] == [("part_missing", None)]
 
 
 async def test_a_prompt_injection_in_a_title_stays_a_title():

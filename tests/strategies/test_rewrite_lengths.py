@@ -67,9 +67,7 @@ async def test_a_piece_that_stays_too_long_twice_is_told():
 
     answer, told = await ask(reply, "Shorten this text to half its length:")
     assert len(told) == len(PARAGRAPHS) + 2
-    (warning,) = answer.warnings
-    assert warning.code == "kept"
-    assert "it has 90 words where about 50 were asked for" in warning
+    assert [(w.code, "90 words where about 50 " in w) for w in answer.warnings] == [("kept", True)]
 
 
 @pytest.mark.parametrize("task", ["Shorten this text:", "This text has 580 words. Please shorten it:"])
@@ -85,33 +83,31 @@ async def test_texts_of_a_file_are_shortened_to_their_share():
     answer, told = await ask(lambda piece, _: piece, task, text)
     assert answer.text == text
     assert sum("about 50 words in place of the 100 " in prompt for prompt in told) == 2 * 4
-    assert sum("it has 100 words where about 50 were asked for" in warning for warning in answer.warnings) == 4
+    assert sum("100 words where about 50 " in warning for warning in answer.warnings) == 4
 
 
 @pytest.mark.parametrize(
     ("task", "words", "told"),
     [
-        ("Shorten this text to half its length:", 30, "The text has 183 words where about 302 were asked for."),
-        ("Shorten this text to 250 words:", 58, "The text has 351 words where about 250 were asked for."),
-        ("Shorten this text to 250 words:", 45, None),
-        ("Shorten this text by a third:", 60, None),
+        ("Shorten this text to half its length:", 30, "183 words where about 302 "),
+        ("Shorten this text to 250 words:", 58, "351 words where about 250 "),
+        ("Shorten this text to 250 words:", 45, ""),
+        ("Shorten this text by a third:", 60, ""),
     ],
 )
 async def test_a_whole_text_that_is_far_from_its_length_is_told_with_both_figures(task, words, told):
     answer, _ = await ask(lambda piece, _: shortened(piece, words), task)
-    whole = [warning for warning in answer.warnings if warning.startswith("The text has")]
-    assert (whole, {warning.code for warning in whole}) == (([told], {"kept"}) if told else ([], set()))
+    assert [(w.code, told in w) for w in answer.warnings if w.part is None] == [("kept", True)] * bool(told)
 
 
 async def test_a_total_of_characters_is_checked_in_characters():
     answer, _ = await ask(lambda piece, _: shortened(piece, 15), "Shorten this text to 1,000 characters:")
     count = len("".join(answer.text.split()))
     assert count < 750
-    assert f"The text has {count:,} characters where about 1,000 were asked for." in answer.warnings
+    assert [f"{count} characters where about 1,000 " in w for w in answer.warnings if w.part is None] == [True]
 
 
 async def test_code_that_is_copied_counts_for_the_whole_length():
     text = "\n\n".join([TEXT, "```py", *["a = b + c d"] * 90, "```"])
     answer, _ = await ask(lambda piece, _: shortened(piece, 50), "Shorten this text to half its length:", text)
-    (warning,) = answer.warnings
-    assert "words where about" in warning
+    assert [(w.code, w.part) for w in answer.warnings] == [("kept", None)]

@@ -98,5 +98,4 @@ async def test_a_piece_with_another_unit_is_asked_for_once_more_and_then_told():
     assert "3 km became 3 m" in tries[1]
     assert (answer.text, answer.warnings) == ("\n\n".join(paragraphs), ())
     told, _ = await streamed(writer(lambda piece: piece.replace("3 km", "3 m")), question, strategy="rewrite")
-    (warning,) = told.warnings
-    assert (warning.code, "3 km became 3 m" in warning) == ("kept", True)
+    assert [(w.code, "3 km became 3 m" in w) for w in told.warnings] == [("kept", True)]

@@ -161,7 +161,7 @@ async def test_a_section_of_a_shared_call_that_fills_its_buffer_is_cut(monkeypat
     assert len(third.text) < len(words)
     (warning,) = stream.answer.warnings
     assert (warning.code, warning.part) == ("part_cut", "section-3")
-    assert warning.startswith("Section 3, 'What to buy', was cut because too much of it waited to be read. ")
+    assert "waited to be read" in warning
 
 
 @pytest.mark.leaping
@@ -293,20 +293,10 @@ def test_a_plan_that_breaks_off_leaves_what_it_has_told():
 @pytest.mark.parametrize(
     ("third", "options", "code", "said"),
     [
-        (
-            Reply("x", chunks=("A pump", " and"), chunk_delay_s=600),
-            {"deadline_s": 30},
-            "deadline",
-            "The deadline passed",
-        ),
-        ("A pump.", {"budget": Budget(max_calls=3)}, "budget", "The budget of max_calls=3"),
-        (Reply("No.", finish_reason="refusal"), {}, "refusal", "The model refused to write this part."),
-        (
-            Reply("A pump", finish_reason="content_filter"),
-            {},
-            "refusal",
-            "The filter of the model's server refused to write this part.",
-        ),
+        (Reply("x", chunks=("A pump", " and"), chunk_delay_s=600), {"deadline_s": 30}, "deadline", "30 s"),
+        ("A pump.", {"budget": Budget(max_calls=3)}, "budget", "max_calls=3"),
+        (Reply("No.", finish_reason="refusal"), {}, "refusal", "The model refused"),
+        (Reply("A pump", finish_reason="content_filter"), {}, "refusal", "The filter"),
     ],
 )
 @pytest.mark.leaping
@@ -315,15 +305,14 @@ async def test_the_warning_about_a_section_says_what_took_it(third, options, cod
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask(QUESTION, strategy="skeleton", **options)
     (warning,) = [each for each in answer.warnings if each.part == "section-3"]
-    assert warning.code == code
-    assert warning.startswith(f"Section 3, 'What to buy', is incomplete: {said}")
+    assert (warning.code, said in warning) == (code, True)
 
 
 def test_a_section_of_a_model_that_thinks_is_cut_at_part_tokens():
     script = {"You plan the answer": PLAN, **SECTIONS, '"What to buy"': Reply("A pump", finish_reason="length")}
     with Stretto(ScriptedBackend(script, capabilities=Capabilities(reasoning=True))) as stretto:
         answer = stretto.ask(QUESTION, strategy="skeleton", part_tokens=20)
-    assert answer.warnings == ("Section 3, 'What to buy', was cut at part_tokens=20. Allow more.",)
+    assert [(w.code, w.part, "part_tokens=20" in w) for w in answer.warnings] == [("part_cut", "section-3", True)]
 
 
 OWN_HEADINGS = "Opening: Clean the chain first.\n1. Every week: oil\n2. At the shop: truing\n"
@@ -334,8 +323,7 @@ def test_half_a_line_of_a_plan_that_was_cut_is_left_out_and_a_warning_tells_of_t
     answer, _ = ask({"You plan the answer": Reply(plan, finish_reason="length")})
     assert answer.text == WHOLE.partition("\n\n## What to buy")[0]
     assert answer.finish_reason == "length"
-    assert [(warning.code, warning.part) for warning in answer.warnings] == [("part_cut", "plan")]
-    assert answer.warnings[0].startswith("The plan was cut before its end, so sections or the closing may be missing.")
+    assert [(w.code, w.part, "may be missing" in w) for w in answer.warnings] == [("part_cut", "plan", True)]
 
 
 def test_a_plan_that_is_cut_behind_its_closing_lacks_nothing():

@@ -118,9 +118,7 @@ async def test_after_two_answers_without_a_plan_no_more_are_offered_and_the_caus
         after = await stretto.route(QUESTION, preference="fastest")
         other = await stretto.route(GERMAN, preference="fastest")
     assert (chosen, after.strategy, after.code) == (["skeleton", "skeleton"], "direct", "ability")
-    assert (
-        "2 of the last 2 answers by a plan of this model in this language went wrong; `stretto check`" in after.reason
-    )
+    assert "2 of the last 2 answers" in after.reason
     assert other.strategy == "skeleton"  # a model may hold plans in one language only
 
 
