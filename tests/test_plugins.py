@@ -6,7 +6,7 @@ from stretto import AsyncStretto, Settings, SettingsError, UnknownModelError
 from stretto.backends.registry import open_backend
 from stretto.cli.commands.examination import look_at_backends
 from stretto.foundation import plugins
-from stretto.local_engine.drafting.catalogue import DRAFTERS, all_drafters, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment, all_drafters
 from stretto.strategies import plugin_strategies
 from stretto.testing import ScriptedBackend
 
@@ -88,7 +88,7 @@ async def test_a_strategy_of_another_package_is_used_when_it_is_named():
 
 @pytest.mark.thorough
 async def test_a_drafter_of_another_package_decodes():
-    assert make_drafter("longer")
+    assert all_drafters()["longer"](DraftEquipment())
     async with AsyncStretto("local:pocket", settings=Settings()) as stretto:
         answer = await stretto.ask("What is tea?", decoding="longer", max_tokens=8, strategy="direct")
         plain = await stretto.ask("What is tea?", decoding="autoregressive", max_tokens=8, strategy="direct")

@@ -12,7 +12,7 @@ import pytest
 from asking import tokens
 from tiny_models import build
 
-from stretto.local_engine.drafting.catalogue import DRAFTERS, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.compiling.compiler import compile_now
@@ -125,7 +125,11 @@ def compiled_drafts(name, seed):
 def drafts(name, seed):
     """What a drafter proposes on a text that repeats itself now and then, one token a step."""
     chance = random.Random(seed)  # noqa: S311 - chance, not secrets
-    context, drafter, proposed = DraftContext([chance.randrange(30) for _ in range(40)], 40, 50), make_drafter(name), []
+    context, drafter, proposed = (
+        DraftContext([chance.randrange(30) for _ in range(40)], 40, 50),
+        DRAFTERS[name](DraftEquipment()),
+        [],
+    )
     for _ in range(40):
         tree = drafter.propose(context, 16)
         proposed.append((tree.tokens, tree.parents, tree.survival))
@@ -211,9 +215,10 @@ def test_one_warning_says_which_extra_brings_the_compiler(compiled, tmp_path):
 
 
 def test_every_drafter_is_made_without_numba():
-    program = f"import sys\n{HIDDEN}\nfrom stretto.local_engine.drafting.catalogue import make_drafter\n"
+    program = f"import sys\n{HIDDEN}\n"
+    program += "from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment\n"
     program += "".join(
-        f"make_drafter({name!r})\n"
+        f"DRAFTERS[{name!r}](DraftEquipment())\n"
         for name in DRAFTERS
         if name not in {"draft_model", "head", "lexical", "lexical_lossy"}
     )

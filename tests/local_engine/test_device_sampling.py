@@ -12,7 +12,7 @@ from stretto.local_engine.choosing.device_sampling import choose_at_once
 from stretto.local_engine.choosing.sampling import Sampler, choose
 from stretto.local_engine.choosing.verify import verify
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEquipment
 from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
@@ -197,7 +197,7 @@ def test_every_method_and_seed_answers_as_on_a_cpu_with_two_copies_a_step_at_mos
         requests = [Generation(PROMPT, 30, seed=seed, **settings), Generation((7, 8, 9), 20, seed=seed, **settings)]
         expected, _ = run(host, requests, [Autoregressive(), Autoregressive()])
         with PretendGPU() as gpu:
-            drafters = [make_drafter(method, DraftEquipment(cost=FREE)) for _ in requests]
+            drafters = [DRAFTERS[method](DraftEquipment(cost=FREE)) for _ in requests]
             found, copies = run(far, requests, drafters, gpu=gpu)
         assert found == expected
         assert max(copies) <= 2, "one for the tokens, and one for the most probable ones that a drafter asks for"
@@ -237,6 +237,6 @@ def test_a_format_is_kept_to_beside_a_request_without_one(models, tokenizer):
 
     expected, _ = run(host, requests, [Autoregressive(), Autoregressive()], constraints())
     with PretendGPU():
-        drafters = [make_drafter("suffix", DraftEquipment()) for _ in requests]
+        drafters = [DRAFTERS["suffix"](DraftEquipment()) for _ in requests]
         found, _ = run(far, requests, drafters, constraints())
     assert found == expected

@@ -10,7 +10,7 @@ from recording import Recordings
 from tiny_models import WINDOW, build
 
 from stretto.backends.local.backend import LocalBackend
-from stretto.local_engine.drafting.catalogue import make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.graphs.recorded_steps import GraphedForward, recorded
@@ -66,7 +66,7 @@ def ask(forward, device, request, gpu=None):
     sequence, copies = Sequence(request, lambda ids: " ".join(map(str, ids))), []
     prefill, batch = Prefill(forward, [sequence], device), Batch(forward, device)
     prefill.advance()
-    ended = sequence.accept(batch.join(prefill, [make_drafter("lookahead")])[0])[1]
+    ended = sequence.accept(batch.join(prefill, [DRAFTERS["lookahead"](DraftEquipment())])[0])[1]
     while not ended:
         if gpu is not None:
             gpu.reset()

@@ -31,7 +31,6 @@ __all__ = [
     "DraftEquipment",
     "all_drafters",
     "check_options",
-    "make_drafter",
 ]
 
 _FOLDERS = ("aggressive", "heads")
@@ -132,11 +131,3 @@ def check_options(
 def all_drafters() -> Mapping[str, Callable[[DraftEquipment], Drafter]]:
     """Return `DRAFTERS` and those that other packages offer; see `stretto.foundation.plugins`."""
     return {**plugins.load_all("drafters", DRAFTERS), **DRAFTERS}
-
-
-def make_drafter(name: str, equipment: DraftEquipment | None = None) -> Drafter:
-    """Make a drafter for one sequence. Raises `SettingsError` for an unknown name or missing equipment."""
-    drafters = all_drafters()
-    if name not in drafters:
-        raise SettingsError(f"There is no decoding method {name!r}. Use one of: {', '.join(drafters)}.")
-    return drafters[name](equipment or DraftEquipment())

@@ -5,7 +5,7 @@ import torch
 from head_folders import WORDS, dflash, eagle3, medusa, mtp, peagle
 from one_batch import EIGHT, run
 
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.heads.files import find_head
 from stretto.local_engine.drafting.heads.load_head import load_head
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -63,4 +63,4 @@ HEADS = {
 def answers(model, method, head=None, asked=EIGHT):
     """What is written greedily, by seeds and in a format where a head drafts."""
     equipment = DraftEquipment(cost=FREE, model=model, head=head, options={"head": {"length": 3, "width": 2}})
-    return run(model, asked, [make_drafter(method, equipment) for _ in asked])[0]
+    return run(model, asked, [DRAFTERS[method](equipment) for _ in asked])[0]

@@ -4,7 +4,7 @@ from simulated import generate, plain
 from tiny_models import WINDOW, build
 
 from stretto.local_engine.draft_tree import ROOT
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.draft_model import DraftModel
 from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
@@ -94,5 +94,5 @@ def test_a_draft_model_with_another_tokenizer_is_refused(loaded, tokenizer):
     with pytest.raises(
         SettingsError, match=r"local:other cannot draft for local:llama.*'<other>' is 307 there and none"
     ):
-        make_drafter("draft_model", DraftEquipment(model=model, draft=draft))
-    assert make_drafter("draft_model", DraftEquipment(model=model, draft=loaded("qwen3"))).name == "draft_model"
+        DRAFTERS["draft_model"](DraftEquipment(model=model, draft=draft))
+    assert DRAFTERS["draft_model"](DraftEquipment(model=model, draft=loaded("qwen3"))).name == "draft_model"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from simulated import became, generate, looping, markov, noise, plain, prose
 
 from stretto.local_engine.draft_tree import ROOT
-from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEquipment, all_drafters, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEquipment
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -35,7 +35,7 @@ def test_a_draft_never_changes_the_output_and_is_well_formed(method, target):
     target = TARGETS[target]()
     prompt = plain(target, [1, 2, 3], 60)
     for rows, limit in ((32, 32), (24, 7), (1, 1), (0, 0)):
-        run = generate(make_drafter(method, FREE), target, prompt, 40, rows=rows, limit=limit)
+        run = generate(DRAFTERS[method](FREE), target, prompt, 40, rows=rows, limit=limit)
         assert run.text == plain(target, prompt, len(run.text) - len(prompt))
         for tree in run.trees:
             assert_well_formed(tree, rows)
@@ -43,7 +43,7 @@ def test_a_draft_never_changes_the_output_and_is_well_formed(method, target):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_prompt_of_one_token_is_enough(method):
-    run = generate(make_drafter(method, FREE), looping(), [5], 40)
+    run = generate(DRAFTERS[method](FREE), looping(), [5], 40)
     assert run.text == plain(looping(), [5], len(run.text) - 1)
 
 
@@ -51,13 +51,13 @@ def test_a_prompt_of_one_token_is_enough(method):
 def test_the_same_request_gets_the_same_drafts(method, monkeypatch):
     monkeypatch.setattr(StepCost, "drafted", lambda _, __: None)  # `auto` goes by how long it takes, too
     prompt = plain(prose(), [], 60)
-    first, second = (generate(make_drafter(method), prose(), prompt, 60).trees for _ in range(2))
+    first, second = (generate(DRAFTERS[method](DraftEquipment()), prose(), prompt, 60).trees for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_proposing_twice_changes_nothing(method):
-    drafter, context = make_drafter(method), DraftContext(plain(prose(), [], 60), 60, 400)
+    drafter, context = DRAFTERS[method](DraftEquipment()), DraftContext(plain(prose(), [], 60), 60, 400)
     assert isinstance(drafter, Drafter)
     generate(drafter, prose(), context.tokens, 20)
     context.tokens.extend(plain(prose(), context.tokens, 30)[60:])
@@ -71,7 +71,7 @@ def test_proposing_twice_changes_nothing(method):
 )
 def test_a_text_that_repeats_itself_is_foreseen(method, least):
     prompt = plain(looping(), [], 60)
-    assert generate(make_drafter(method), looping(), prompt, 300).tokens_per_step >= least
+    assert generate(DRAFTERS[method](DraftEquipment()), looping(), prompt, 300).tokens_per_step >= least
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,12 @@ def test_a_text_that_repeats_itself_is_foreseen(method, least):
 )
 def test_phrases_are_foreseen_in_any_order(method, least):
     prompt = plain(prose(), [], 200)
-    assert generate(make_drafter(method), prose(), prompt, 300).tokens_per_step >= least
-
-
-def test_an_unknown_method_is_refused_with_the_names_there_are():
-    for name in ("medusa", "token_recycling", "big_little"):  # the last two were methods once
-        with pytest.raises(SettingsError, match=rf"no decoding method '{name}'\. Use one of: .*\.$") as caught:
-            make_drafter(name)
-        assert {*str(caught.value).partition("Use one of: ")[2].removesuffix(".").split(", ")} == {*all_drafters()}
+    assert generate(DRAFTERS[method](DraftEquipment()), prose(), prompt, 300).tokens_per_step >= least
 
 
 def test_a_draft_model_has_to_be_named():
     with pytest.raises(SettingsError, match="needs a draft model"):
-        make_drafter("draft_model")
+        DRAFTERS["draft_model"](DraftEquipment())
 
 
 # Jacobi

@@ -11,7 +11,7 @@ from head_folders import HIDDEN, LAYER_CONFIG, LAYERS, WORDS, dflash, eagle3, me
 from reading_heads import CLOSE, FREE, TEXT, follow, given, head_of
 from tiny_models import SIZES
 
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.heads.files import find_head
 from stretto.local_engine.drafting.heads.load_head import load_head
 from stretto.local_engine.drafting.heads.recurrent import answered
@@ -192,7 +192,7 @@ def test_the_compiled_layer_foresees_what_torch_does_with_the_same_weights(quant
     tokenizer.save_pretrained(tmp_path / "model")
     model = load_model(find_source(f"local:{tmp_path / 'model'}"), quantize=quantize, dtype="float32", device="cpu")
     folder = write(tmp_path / "head", tensors, config)
-    make_drafter("head", DraftEquipment(cost=FREE, model=model, head=folder))  # waits for the compiler
+    DRAFTERS["head"](DraftEquipment(cost=FREE, model=model, head=folder))  # waits for the compiler
     fast, slow = (load_head(find_head(None, folder), model, rounded=True) for _ in range(2))
     assert fast._compiled is not None
     slow._compiled = None

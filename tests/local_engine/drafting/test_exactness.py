@@ -4,8 +4,8 @@ import pytest
 from corners import corners
 from one_batch import EIGHT, START, run
 
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.catalogue import METHODS as KNOWN
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
@@ -21,7 +21,7 @@ PROMPTS = [(*START * 3, 12), (7, 8, 9), (*START, 5, 6, *START, 5)]
 
 
 def drafter(method, loaded, model):
-    return make_drafter(method, DraftEquipment(cost=FREE, model=model, draft=loaded("qwen3")))
+    return DRAFTERS[method](DraftEquipment(cost=FREE, model=model, draft=loaded("qwen3")))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from head_folders import HIDDEN, medusa, write
 from one_batch import EIGHT
 from reading_heads import CLOSE, FREE, HEADS, TEXT, answers, head_of
 
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
 from stretto.local_engine.drafting.heads.head_method import HeadOptions
 from stretto.local_engine.drafting.heads.recurrent import answered
@@ -69,13 +69,13 @@ def test_recorded_steps_are_left_to_the_thread_of_the_engine_when_a_head_is_read
 
 def test_a_head_may_be_made_ready_for_a_request_while_others_draft_with_it(tmp_path, loaded):
     equipment = DraftEquipment(cost=FREE, model=loaded("llama"), head=write(tmp_path, *medusa()))
-    drafter = make_drafter("head", equipment)
+    drafter = DRAFTERS["head"](equipment)
     made = []
 
     class Other(HeadDrafter):
         @property
         def waits(self):
-            made.append(make_drafter("head", equipment))  # as another thread may at this moment
+            made.append(DRAFTERS["head"](equipment))  # as another thread may at this moment
             return False
 
     head, group = equipment.kept["head"]

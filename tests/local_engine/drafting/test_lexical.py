@@ -10,7 +10,7 @@ from simulated import became
 from tiny_models import build
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.model.adapters.adapter_files import fingerprint
@@ -289,17 +289,17 @@ def test_options_that_make_no_sense_are_refused(bad):
 def test_longer_units_than_the_adapter_says_are_refused(loaded):
     model = adapted(loaded("llama"))
     with pytest.raises(SettingsError, match="was trained for 4"):
-        make_drafter("lexical", DraftEquipment(model=model, options={"lexical": {"tokens": 5}}))
+        DRAFTERS["lexical"](DraftEquipment(model=model, options={"lexical": {"tokens": 5}}))
     equipment = DraftEquipment(model=model, options={name: {"tokens": 2} for name in ("lexical", "lexical_lossy")})
-    assert not len(make_drafter("lexical", equipment).propose(CONTEXT, 32))
-    assert make_drafter("lexical_lossy", equipment).propose(CONTEXT, 32).tokens == [-1]
+    assert not len(DRAFTERS["lexical"](equipment).propose(CONTEXT, 32))
+    assert DRAFTERS["lexical_lossy"](equipment).propose(CONTEXT, 32).tokens == [-1]
 
 
 def test_a_model_of_another_family_is_refused(loaded):
     with pytest.raises(SettingsError, match="gemma2 is run by that of transformers"):
-        make_drafter("lexical", DraftEquipment(model=loaded("gemma2")))
+        DRAFTERS["lexical"](DraftEquipment(model=loaded("gemma2")))
     with pytest.raises(SettingsError, match="needs a model with an adapter"):
-        make_drafter("lexical")
+        DRAFTERS["lexical"](DraftEquipment())
 
 
 @pytest.mark.thorough  # it compiles a forward of its own
@@ -310,16 +310,16 @@ def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
     with pytest.raises(
         SettingsError, match=r"is missing. Train one .*: python -m recipes.lexical.train --model local:./folder"
     ):
-        make_drafter("lexical", DraftEquipment(model=model))
+        DRAFTERS["lexical"](DraftEquipment(model=model))
     write_adapter(tmp_path / FILE, random_adapter(model), "0" * 64)
     with pytest.raises(SettingsError, match=r"trained on other weights .*\(SHA-256 000000000000\).*--fresh"):
-        make_drafter("lexical_lossy", DraftEquipment(model=model))
+        DRAFTERS["lexical_lossy"](DraftEquipment(model=model))
     (tmp_path / FILE).write_bytes(b"nothing")
     with pytest.raises(SettingsError, match="is no adapter"):
-        make_drafter("lexical", DraftEquipment(model=model))
+        DRAFTERS["lexical"](DraftEquipment(model=model))
     adapter = random_adapter(model)
     write_adapter(tmp_path / FILE, adapter, fingerprint(tmp_path))
-    assert make_drafter("lexical", DraftEquipment(model=model)).name == "lexical"
+    assert DRAFTERS["lexical"](DraftEquipment(model=model)).name == "lexical"
     for name, tensor in model.forward.adapter.tensors().items():
         assert torch.equal(tensor, adapter.tensors()[name].bfloat16().float())
     assert len(model.forward.adapter.places) == SMALL.tokens - 1
@@ -328,4 +328,4 @@ def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
 def test_a_model_from_the_hub_has_no_place_for_an_adapter(tokenizer):
     model = prepare("local:owner/model", build("llama"), tokenizer)
     with pytest.raises(SettingsError, match="Save the model to one"):
-        make_drafter("lexical", DraftEquipment(model=model))
+        DRAFTERS["lexical"](DraftEquipment(model=model))

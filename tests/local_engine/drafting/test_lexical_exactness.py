@@ -5,7 +5,7 @@ from lexical_adapters import adapted
 from one_batch import run
 from test_exactness import FREE, PROMPTS
 
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.generation import Generation
 
@@ -16,7 +16,7 @@ def both(model, requests):
     """What one token at a time gives of each request, and what lexical units give of all in one batch."""
     adapted(model)
     expected = [run(model, [request], [Autoregressive()])[0][0] for request in requests]
-    drafters = [make_drafter("lexical", DraftEquipment(cost=FREE, model=model)) for _ in requests]
+    drafters = [DRAFTERS["lexical"](DraftEquipment(cost=FREE, model=model)) for _ in requests]
     return expected, run(model, requests, drafters)[0]
 
 

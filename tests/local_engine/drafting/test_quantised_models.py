@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from stretto.local import LocalBackend
-from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, METHODS, DraftEquipment
 from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
@@ -91,7 +91,7 @@ def test_drafts_change_no_token_alone_and_in_a_batch(method, in_four_bits, plain
     requests, expected = plain
 
     def drafter():
-        return make_drafter(method, DraftEquipment(cost=FREE, model=in_four_bits, draft=in_four_bits))
+        return DRAFTERS[method](DraftEquipment(cost=FREE, model=in_four_bits, draft=in_four_bits))
 
     assert run(in_four_bits, requests[2:], [drafter()])[0] == expected[2:]
     assert run(in_four_bits, requests, [drafter() for _ in requests])[0] == expected
@@ -107,7 +107,7 @@ def test_drafts_change_no_token_while_only_the_products_are_compiled(method, par
         assert (partly.forward.compiled is not None) is compiled
         expected = [run(partly, [request], [Autoregressive()])[0][0] for request in requests]
         drafters = [
-            make_drafter(method, DraftEquipment(cost=FREE, model=partly, draft=partly)) for _ in range(len(requests))
+            DRAFTERS[method](DraftEquipment(cost=FREE, model=partly, draft=partly)) for _ in range(len(requests))
         ]
         assert run(partly, requests, drafters)[0] == expected
         partly.unpacked.pack()

@@ -9,7 +9,7 @@ from head_folders import HIDDEN, WORDS, dflash, eagle3, medusa, peagle, write
 from reading_heads import FREE, HEADS, head_of
 
 from stretto.backends.local.backend import LocalBackend
-from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, METHODS, DraftEquipment
 from stretto.local_engine.drafting.heads.files import find_head
 from stretto.local_engine.model.forward.rows import LAST
 from stretto.values.errors import SettingsError
@@ -167,22 +167,22 @@ def test_one_beside_the_weights_is_found_and_one_that_does_not_fit_is_left_out(t
     (tmp_path / "config.json").write_text("{}")
     model = replace(loaded("llama"), folder=tmp_path)
     folder = write(tmp_path / "head", *medusa())
-    assert make_drafter("auto", DraftEquipment(cost=FREE, model=model)).wants_states == (LAST,)
+    assert DRAFTERS["auto"](DraftEquipment(cost=FREE, model=model)).wants_states == (LAST,)
     write(folder, *broken("kind"))
     equipment = DraftEquipment(cost=FREE, model=model)
-    assert not hasattr(make_drafter("auto", equipment), "wants_states")
+    assert not hasattr(DRAFTERS["auto"](equipment), "wants_states")
     assert "drafts without the head next to its weights" in caplog.text
     with pytest.raises(SettingsError, match="jetspec"):
-        make_drafter("head", equipment)
+        DRAFTERS["head"](equipment)
 
 
 def test_one_beside_the_weights_is_left_alone_where_an_adapter_changes_them(tmp_path, loaded):
     (tmp_path / "config.json").write_text("{}")
     write(tmp_path / "head", *medusa())
     model = replace(loaded("llama"), folder=tmp_path, changed=True)
-    assert not hasattr(make_drafter("auto", DraftEquipment(cost=FREE, model=model)), "wants_states")
+    assert not hasattr(DRAFTERS["auto"](DraftEquipment(cost=FREE, model=model)), "wants_states")
     with pytest.raises(SettingsError, match="has no head"):
-        make_drafter("head", DraftEquipment(cost=FREE, model=model))
+        DRAFTERS["head"](DraftEquipment(cost=FREE, model=model))
 
 
 def damage(folder, what):
@@ -207,10 +207,10 @@ def test_auto_goes_on_without_a_head_beside_the_weights_that_is_damaged(what, sa
     (tmp_path / "config.json").write_text("{}")
     damage(write(tmp_path / "head", *medusa()), what)
     equipment = DraftEquipment(cost=FREE, model=replace(loaded("llama"), folder=tmp_path))
-    assert not hasattr(make_drafter("auto", equipment), "wants_states")
+    assert not hasattr(DRAFTERS["auto"](equipment), "wants_states")
     assert said in caplog.text
     with pytest.raises(SettingsError, match=said):
-        make_drafter("head", equipment)
+        DRAFTERS["head"](equipment)
     lack = METHODS["head"].missing(tmp_path, None)
     assert said in lack if what == "config" else not lack
 

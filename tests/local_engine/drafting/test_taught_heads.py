@@ -10,7 +10,7 @@ from plain_heads import medusa as plain_medusa
 from tiny_models import build
 from torch.nn.functional import cross_entropy
 
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
@@ -82,10 +82,10 @@ def test_its_drafts_are_accepted_and_the_answers_stay(kind, method, loaded, fold
     equipment = DraftEquipment(cost=FREE, model=model, head=folders[kind])
     requests = [Generation(PROMPT, TOKENS), Generation(PROMPT[:7], 20), Generation(PROMPT, 30, **SAMPLED)]
     expected, plain_steps = run(model, requests, [Autoregressive() for _ in requests])
-    alone, steps = run(model, requests[:1], [make_drafter(method, equipment)])
+    alone, steps = run(model, requests[:1], [DRAFTERS[method](equipment)])
     assert alone == expected[:1]
     assert steps[0] < 0.7 * plain_steps[0]
-    assert run(model, requests, [make_drafter(method, equipment) for _ in requests])[0] == expected
+    assert run(model, requests, [DRAFTERS[method](equipment) for _ in requests])[0] == expected
 
 
 @pytest.mark.parametrize("kind", TAUGHT)
