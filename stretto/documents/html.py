@@ -403,7 +403,8 @@ class _Flow:
         of = self._place.lists[-1]
         number = _number(value, of.number or 0)
         of.number = number + of.step
-        return f"{_numeral(number, of.form)}. "
+        form = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}.get(of.form, "")
+        return f"{numeral(number, form)}. "
 
     def _end_table(self) -> None:
         if (rows := self._tables.pop() if self._tables else None) is None:
@@ -456,11 +457,6 @@ def _list_of(node: LexborNode) -> _List:
 def _number(value: str | None, otherwise: int) -> int:
     found = re.match(r"\s*([+-]?\d{1,9})", value or "")
     return int(found[1]) if found else otherwise
-
-
-def _numeral(number: int, form: str) -> str:
-    """Format a list number: ``1``, or as letters (``a``, ``A``) or Roman numerals (``i``, ``I``)."""
-    return numeral(number, {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}.get(form, ""))
 
 
 def _entered(attributes: dict[str, str | None]) -> str:

@@ -28,8 +28,8 @@ class _Level:
 
 @dataclass(slots=True)
 class _Definition:
-    levels: dict[int, _Level] = field(default_factory=dict)
-    style: str = ""  # that refers to another definition
+    levels: dict[int, _Level]
+    style: str  # that refers to another definition
     counted: dict[int, int] = field(default_factory=dict)
 
 
@@ -56,7 +56,8 @@ class ListNumbers:
         for element in () if numbering is None else numbering.iterchildren("*"):
             match name_of(element):
                 case "abstractNum":
-                    self._definitions[attribute_of(element, "abstractNumId")] = self._definition(element)
+                    definition = _Definition(dict(self._levels(element)), value_of(element, "numStyleLink") or "")
+                    self._definitions[attribute_of(element, "abstractNumId")] = definition
                 case "num":
                     self._instances[attribute_of(element, "numId")] = self._instance(element)
 
@@ -103,12 +104,6 @@ class ListNumbers:
             linked = self._instances.get(self._of_style(definition.style))
             definition = self._definitions.get(linked.definition) if linked else None
         return (instance, definition) if instance and definition else None
-
-    def _definition(self, element: Any) -> _Definition:
-        found = _Definition(style=value_of(element, "numStyleLink") or "")
-        for at, level in self._levels(element):
-            found.levels[at] = level
-        return found
 
     def _instance(self, element: Any) -> _Instance:
         found = _Instance(value_of(element, "abstractNumId") or "")

@@ -79,12 +79,8 @@ class Parser:
         process, self._process = self._process, None
         self._ready.clear()
         if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with suppress(OSError):  # what a broken pipe has buffered cannot be written
-                        pipe.close()
+            with suppress(OSError), process:  # closes its pipes; what a broken one has buffered cannot be written
+                process.kill()
 
     def _reply_to(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[str, bytes]:
         """Return the kind and content of the process's reply; an empty kind if it has ended."""

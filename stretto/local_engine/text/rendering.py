@@ -137,13 +137,8 @@ def _cause(status: int, *, late: bool) -> str:
 
 def _end(running: list[subprocess.Popen[bytes]]) -> None:
     while running:
-        process = running.pop()
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # the rest of a broken pipe cannot be written
-                    pipe.close()
+        with suppress(OSError), running.pop() as process:  # closes its pipes; a broken one's rest cannot be written
+            process.kill()
 
 
 _renderers: weakref.WeakValueDictionary[str, Renderer] = weakref.WeakValueDictionary()
