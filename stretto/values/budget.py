@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ConfigDict, Field, field_validator
 
 from stretto.foundation.validation import CheckedModel
@@ -36,7 +34,4 @@ class Budget(CheckedModel):
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _a_number(cls, value: Any) -> Any:
-        return not_bool(value)
+    _a_number = field_validator("*", mode="before")(not_bool)

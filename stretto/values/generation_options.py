@@ -91,10 +91,8 @@ class GenerationOptions(CheckedModel):
             options._given = _Given(strict=strict_of(given))
         return options
 
-    @field_validator("response_format", mode="before")
-    @classmethod
-    def _checked_format(cls, value: Any) -> Any:
-        return read_format(value)
+    _a_number = field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")(not_bool)
+    _checked_format = field_validator("response_format", mode="before")(read_format)
 
     @field_validator("stop", mode="before")
     @classmethod
@@ -107,8 +105,3 @@ class GenerationOptions(CheckedModel):
         if "" in value:
             raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
         return tuple(map(fix_surrogates, value))
-
-    @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
-    @classmethod
-    def _a_number(cls, value: Any) -> Any:
-        return not_bool(value)

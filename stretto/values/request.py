@@ -181,12 +181,9 @@ class Request(CheckedModel):
     functions: tuple[Any, ...] = Field(default=(), exclude=True, repr=False)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy, which this module does not import
 
-    @field_validator(
+    _a_number = field_validator(
         *(name for name, kind in __annotations__.items() if kind.startswith(("int", "float"))), mode="before"
-    )
-    @classmethod
-    def _a_number(cls, value: Any) -> Any:
-        return not_bool(value)
+    )(not_bool)
 
     @classmethod
     @expand_kwargs(RequestOptions)
