@@ -202,16 +202,12 @@ def _adjusted(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Seque
     """Return the logits after penalties, bias and constraints; without any, possibly the same tensor."""
     logits = widen(logits)
     if any(sampler.adjusts for sampler in samplers):
-        logits = _copied(logits)
+        # torch copies with threads that wait for each other, for milliseconds, when other programs run.
+        logits = torch.from_numpy(logits.numpy().copy()) if logits.device.type == "cpu" else logits.clone()
         for row, (sampler, path) in enumerate(zip(samplers, paths, strict=True)):
             if sampler.adjusts:
                 sampler.adjust(logits[row], path)
     return logits
-
-
-def _copied(logits: Tensor) -> Tensor:
-    """Copy logits without torch's threads, which wait for each other, for milliseconds, when other programs run."""
-    return torch.from_numpy(logits.numpy().copy()) if logits.device.type == "cpu" else logits.clone()
 
 
 def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:

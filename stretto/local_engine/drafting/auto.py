@@ -170,13 +170,14 @@ class Auto:
         self._took_s = 0.0
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        self._draft = None
-        if self._rests(context):
-            return _NO_DRAFT
+        experience, cost = self._experiences[context.greedy], self._cost
+        self._draft, self._where = None, self._place(context)
+        if experience.gains.rests(cost.sequences, cost.patience(), self._where):
+            return _NO_DRAFT  # what comes before is fast, because some texts skip nearly all steps
         began = time.perf_counter()
         most = min(_BEYOND_SHARE * rows, _CANDIDATES, 2 * self._evaluated + 8)
-        self._draft = self._drafted(context, most, self._experiences[context.greedy])
-        self._draft.step_cost = self._cost
+        self._draft = self._drafted(context, most, experience)
+        self._draft.step_cost = cost
         self._took_s = time.perf_counter() - began
         return self._draft
 
@@ -202,12 +203,6 @@ class Auto:
         gain = min(self._cost.gain(evaluated, expected), 1.0)
         experience.gains.note(gain, self._cost.sequences, self._where)
         self._cost.drafted(1e3 * (self._took_s + time.perf_counter() - began))
-
-    def _rests(self, context: DraftContext) -> bool:
-        """Return whether to skip drafting in this step. It is fast, because some texts skip nearly all steps."""
-        self._where = self._place(context)
-        gains, cost = self._experiences[context.greedy].gains, self._cost
-        return gains.rests(cost.sequences, cost.patience(), self._where)
 
     def _place(self, context: DraftContext) -> int:
         """Return the kind of place that the text has reached; see `Experience.gains`."""

@@ -95,7 +95,7 @@ def chosen_method(
     if given == "auto":
         return FocusOptions() if adapted else None
     options = FocusOptions() if given == "focus" else given
-    if isinstance(options, str) or not isinstance(options, FocusOptions):
+    if not isinstance(options, FocusOptions):
         names = ", ".join(repr(name) for name in CHOICES)
         raise SettingsError(
             f"long_context={safe_repr(given)} cannot be used. Use one of: {names}. In Python, FocusOptions has more to "

@@ -36,7 +36,7 @@ def vocabulary(tokenizer: Any, ends: Iterable[int]) -> LLTokenizer:
 
         return from_tokenizer(tokenizer, eos_token=ends)
     try:
-        source = TokenizerWrapper(_Tokens(fast, ends[0])) if _is_byte_level(fast) else fast.to_str()
+        source = TokenizerWrapper(_Tokens(fast, ends[0])) if _decoders(fast) == ["ByteLevel"] else fast.to_str()
     except UnicodeEncodeError:  # a token outside the alphabet of bytes
         source = fast.to_str()
     known = LLTokenizer(source, eos_token=ends, slices=[])
@@ -79,7 +79,8 @@ class _Tokens:
         byte_of = byte_alphabet()
         self.eos_token_id = end
         self.bos_token_id = None
-        self.special_token_ids = sorted(special | {token for token, text in added.items() if _is_tag(text)})
+        tags = {token for token, text in added.items() if text.startswith("<") and text.endswith(">")}
+        self.special_token_ids = sorted(special | tags)
         self.tokens = [b""] * (max([*written.values(), *added]) + 1)
         for text, token in written.items():
             if token not in added:
@@ -90,14 +91,6 @@ class _Tokens:
 
     def __call__(self, text: str) -> list[int]:
         return list(self._encode(text, add_special_tokens=False).ids)
-
-
-def _is_tag(text: str) -> bool:
-    return text.startswith("<") and text.endswith(">")
-
-
-def _is_byte_level(fast: Any) -> bool:
-    return _decoders(fast) == ["ByteLevel"]
 
 
 def _decoders(fast: Any) -> list[str]:

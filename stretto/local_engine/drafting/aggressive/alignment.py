@@ -127,8 +127,8 @@ class Alignment:
         for end in range(start + 1, len(text) + 1):
             if self.left == 0:
                 if self.place < len(source) and source[self.place] == text[end - 1]:
-                    if self._changes:
-                        self._pass()
+                    if self._changes and (change := self.change_at(self.place)) is not None:
+                        change.passed += 1  # the tokens that were replaced before are copied now
                     self.place += 1
                     self.run += 1
                     self.kept += 1
@@ -194,12 +194,6 @@ class Alignment:
     def _agreeing(self, text: Sequence[int], end: int, after: int) -> int:
         source, most = self._source, min(_LONGEST, end, after)
         return next((size for size in range(most) if text[end - 1 - size] != source[after - 1 - size]), most)
-
-    def _pass(self) -> None:
-        """Record that tokens which were replaced before are copied now."""
-        change = self.change_at(self.place)
-        if change is not None:
-            change.passed += 1
 
     def _remember(self, replaced: Sequence[int], written: Sequence[int]) -> None:
         """Record a change, if it is short."""

@@ -166,7 +166,8 @@ class KeyValueCache:
             return
         if self.allocated != other.allocated:
             empty, like = (other, self) if self.allocated else (self, other)
-            empty._take_layers_of(like)
+            new = like.new_empty(empty.batch, empty.capacity)
+            empty._keys, empty._values = new._keys, new._values
         capacity = max(self.capacity, other.capacity)
         for cache in (self, other):
             if cache.capacity < capacity:
@@ -249,11 +250,6 @@ class KeyValueCache:
             return False
         own, its = self._keys[0], other._keys[0]
         return own is its or own.untyped_storage().data_ptr() == its.untyped_storage().data_ptr()
-
-    def _take_layers_of(self, like: KeyValueCache) -> None:
-        """Allocate the slots of a cache that was never written to."""
-        new = like.new_empty(self.batch, self.capacity)
-        self._keys, self._values = new._keys, new._values
 
     def _reach(self, kv_len: int) -> None:
         if kv_len > self.capacity:

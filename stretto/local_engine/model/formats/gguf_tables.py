@@ -156,7 +156,8 @@ def _config(header: Header) -> Any:
     if (width := header.count("attention.key_length")) is not None:
         fields["head_dim"] = width  # not in the tables of all families
     fields["tie_word_embeddings"] = all(tensor.name != "output.weight" for tensor in header.tensors)
-    fields["vocab_size"] = _vocabulary(header)
+    rows = (tensor.shape[0] for tensor in header.tensors if tensor.name == "token_embd.weight")
+    fields["vocab_size"] = next(rows, 0)  # the list of tokens can be shorter
     for renamed in ("bos", "eos", "unknown", "padding"):
         token = header.metadata.get(f"tokenizer.ggml.{renamed}_token_id")
         fields[f"{ {'unknown': 'unk', 'padding': 'pad'}.get(renamed, renamed) }_token_id"] = token
@@ -165,11 +166,6 @@ def _config(header: Header) -> Any:
     elif (factor := _factor(header)) != 1:
         fields["rope_scaling"] = {"rope_type": "linear", "factor": factor}
     return transformers.AutoConfig.for_model("gemma3_text" if name == "gemma3" else name, **fields)
-
-
-def _vocabulary(header: Header) -> int:
-    """Return the number of rows of the embedding: the list of tokens can be shorter."""
-    return next((tensor.shape[0] for tensor in header.tensors if tensor.name == "token_embd.weight"), 0)
 
 
 def _complete_gemma3(header: Header, fields: dict[str, Any]) -> None:

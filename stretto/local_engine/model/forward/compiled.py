@@ -20,7 +20,7 @@ from stretto.local_engine.model.adapters.row_adapter import Owned
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.attention import unpack
 from stretto.local_engine.model.forward.llama_family import Family
-from stretto.local_engine.model.forward.llama_layer import Layer, Norm
+from stretto.local_engine.model.forward.llama_layer import Layer
 from stretto.local_engine.model.forward.rows import LAST, LayerStates, Rows
 
 _NO_WINDOW = 2**62
@@ -58,7 +58,8 @@ class CompiledModel:
         self._stored, width = heads[1], 2 * len(family.rotations[0][0])
         turned, everything = sum(heads), sum(heads) + self._stored
         norms = [each.weight for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
-        added_norms = [_weight(each) for layer in layers for each in (layer.output_norm, layer.down_norm)]
+        added = [norm for layer in layers for norm in (layer.output_norm, layer.down_norm)]
+        added_norms = [None if each is None else each.weight for each in added]
         products = [[each for each in layer.products.values() if isinstance(each, Panels)] for layer in layers]
         self._like, self._tokens = vocabulary.like, embedding.outer if isinstance(embedding, Panels) else len(embedding)
         self._weights = Weights(
@@ -160,10 +161,6 @@ def _hand_out(rows: Rows, taken: NDArray[np.int64], states: NDArray[np.float32],
         if rows.real is not None:
             own = unpack(own[None], rows.real, rows.tokens.numel())
         rows.states.found[layer] = own.view(*rows.tokens.shape, -1)
-
-
-def _weight(norm: Norm | None) -> Tensor | None:
-    return None if norm is None else norm.weight
 
 
 def _embedding(table: Tensor | Panels) -> Embedding:

@@ -16,7 +16,6 @@ from stretto.local_engine.kernels.block_kinds import BlockKind, block_kind
 from stretto.local_engine.kernels.block_layout import Numbers
 
 _Bytes = NDArray[np.uint8]
-_SUPER = 256  # numbers in a block of the K formats
 
 
 def taken_apart(form: str, rows: _Bytes) -> Numbers:

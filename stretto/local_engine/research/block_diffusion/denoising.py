@@ -84,13 +84,12 @@ class Denoising:
         """Return the rows of the next forward."""
         plan, form, pending = Plan(), self._form, self.cached < self._start and not self._whole
         shift = int(form.shifted)
-        if (
-            pending and form.shifted and not form.joined
-        ):  # the finished block's last row predicts this one's first token
+        if pending and form.shifted and not form.joined:
+            # The finished block's last row predicts this one's first token.
             rows, plan.targets = range(self.cached, self._start), [self._start]
         else:
-            first = self._first_row(shift)
-            rows, plan.targets = range(first, self._last_row()), self._part()
+            rows = range(self._first_row(shift), self._last_row())
+            plan.targets = [at for at in range(self._start, self._part_end()) if self._tokens[at] == form.mask]
         sources = [target - shift for target in plan.targets]
         wanted = set(sources)
         plan.positions = [position for position in rows if position not in wanted] + sources
@@ -171,10 +170,6 @@ class Denoising:
     def _masks(self, end: int) -> bool:
         """Return whether a position of the block before ``end`` is masked."""
         return self._form.mask in self._tokens[self._start : end]
-
-    def _part(self) -> list[int]:
-        """Return the masked positions of the part."""
-        return [each for each in range(self._start, self._part_end()) if self._tokens[each] == self._form.mask]
 
     def _first_row(self, shift: int) -> int:
         if not self._whole:

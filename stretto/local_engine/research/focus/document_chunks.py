@@ -126,11 +126,6 @@ class Chunks:
             start = end
 
     @property
-    def all_kept(self) -> bool:
-        """Whether all chunks are kept, so that none is read twice."""
-        return all(group.kept for group in self.groups)
-
-    @property
     def cached_bytes(self) -> int:
         """Size in bytes of the keys and values that are kept."""
         return sum(group.cached_bytes for group in self.groups)
