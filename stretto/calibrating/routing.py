@@ -84,7 +84,8 @@ def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
         raise InvalidRequestError("There are no questions to learn from.")
     model = ShapeModel.committed()
     threshold = model.thresholds["balanced"]
-    judged = [model.judge(Parse.of(_request(each.question)).text).skeleton for each in questions]
+    requests = [Request(messages=(Message(role="user", content=each.question),)) for each in questions]
+    judged = [model.judge(Parse.of(request).text).skeleton for request in requests]
     wanted = [each.strategy == "skeleton" for each in questions]
     later = list(judged)
     order = list(range(len(questions)))
@@ -150,10 +151,6 @@ def _preferred(pair: dict[str, Any]) -> RoutedQuestion | None:
         return None
     straight = pair[preference]["strategy"] == "direct"
     return RoutedQuestion(question=pair["question"]["question"], strategy="direct" if straight else "skeleton")
-
-
-def _request(question: str) -> Request:
-    return Request(messages=(Message(role="user", content=question),))
 
 
 def _loss(chance: float, was: bool) -> float:

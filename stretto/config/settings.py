@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -177,7 +177,9 @@ class Settings(CheckedModel):
         source = sources.get(name)
         if first["type"] == "extra_forbidden":
             where = f" It is in {source}." if isinstance(source, Path) else ""
-            return SettingsError(f"There is no setting {name}, given as {value}.{_hint(name, cls.model_fields)}{where}")
+            near = difflib.get_close_matches(name, cls.model_fields, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            return SettingsError(f"There is no setting {name}, given as {value}.{hint}{where}")
         problem = f"cannot be used: {reason(first)}."
         if isinstance(source, str):
             return SettingsError(f"{source}={value} {problem}")
@@ -187,11 +189,6 @@ class Settings(CheckedModel):
 
 def _variable(name: str) -> str:
     return PREFIX + name.upper()
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean {near[0]}?" if near else ""
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -124,7 +124,8 @@ def _cause(error: Exception) -> str:
     kind, message = getattr(error, "kind", None), getattr(error, "message", str(error))
     if kind is None:
         return f"as JSON it is impossible: {message}"
-    place, value = _place(error.instance_path), error.instance  # type: ignore[attr-defined]  # it has a kind
+    path, value = error.instance_path, error.instance  # type: ignore[attr-defined]  # it has a kind
+    place = ".".join("[hidden]" if looks_like_key(str(part)) else str(part) for part in path) or "its top"
     if kind.name == "$ref":
         target = found[1] if (found := _LEADS_TO.search(message)) else message
         return f"a $ref leads to {safe_repr(target)}, which is not in it"
@@ -135,10 +136,6 @@ def _cause(error: Exception) -> str:
     if looks_like_key(message):
         return f"at {place}, there is what looks like a key"
     return f"at {place}, {message if len(message) <= _LONGEST_CAUSE else message[:_LONGEST_CAUSE] + '…'}"
-
-
-def _place(path: Iterable[str | int]) -> str:
-    return ".".join("[hidden]" if looks_like_key(str(part)) else str(part) for part in path) or "its top"
 
 
 def _is_expression(pattern: object) -> bool:

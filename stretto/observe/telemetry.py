@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -107,14 +107,13 @@ def note_answer(span: Span, answer: Answer) -> None:
     if answer.timeline.first_text_s is not None:
         span.set_attribute(FIRST_CHUNK, answer.timeline.first_text_s)
     if _captures():
-        span.set_attribute(OUTPUT, _output(answer.text))
+        messages = [{"role": "assistant", "parts": [{"type": "text", "content": answer.text}]}]
+        span.set_attribute(OUTPUT, json.dumps(messages, ensure_ascii=False))
 
 
-@contextmanager
-def route_span() -> Iterator[Span]:
+def route_span() -> AbstractContextManager[Span]:
     """Open the span of a routing decision."""
-    with _recording("stretto.route", {}) as span:
-        yield span
+    return _recording("stretto.route", {})
 
 
 def note_route(span: Span, route: Route) -> None:
@@ -126,12 +125,10 @@ def note_route(span: Span, route: Route) -> None:
         span.set_attribute(SHAPE, route.shape)
 
 
-@contextmanager
-def branch_span(branch_id: str, kind: str, title: str) -> Iterator[Span]:
+def branch_span(branch_id: str, kind: str, title: str) -> AbstractContextManager[Span]:
     """Open the span of a branch, from the moment it is requested."""
     attributes = {BRANCH_ID: branch_id, BRANCH_KIND: kind}
-    with _recording(f"stretto.branch {kind}", attributes | ({BRANCH_TITLE: title} if _captures() else {})) as span:
-        yield span
+    return _recording(f"stretto.branch {kind}", attributes | ({BRANCH_TITLE: title} if _captures() else {}))
 
 
 def note_branch(span: Span, branch: Branch) -> None:
@@ -261,7 +258,3 @@ def _captures() -> bool:
 def _messages(messages: tuple[Message, ...]) -> str:
     messages_json = [{"role": each.role, "parts": [{"type": "text", "content": each.content}]} for each in messages]
     return json.dumps(messages_json, ensure_ascii=False)
-
-
-def _output(text: str) -> str:
-    return json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": text}]}], ensure_ascii=False)

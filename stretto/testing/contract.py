@@ -118,7 +118,7 @@ def _tasks_noted() -> Iterator[Tasks]:
     before: Any = loop.get_task_factory()
 
     def noted(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-        task = (before or _task)(loop, coroutine, **options)
+        task = before(loop, coroutine, **options) if before else asyncio.Task(coroutine, loop=loop, **options)
         if _noting.get():
             tasks.add(task)
         return task
@@ -133,10 +133,6 @@ def _tasks_noted() -> Iterator[Tasks]:
 
 
 _noting: ContextVar[bool] = ContextVar("stretto_noting_tasks", default=False)
-
-
-def _task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-    return asyncio.Task(coroutine, loop=loop, **options)
 
 
 class _Broken(Exception):  # noqa: N818 - what a rule found, never raised to the caller

@@ -50,7 +50,10 @@ def turns_of(messages: Iterable[BaseMessage]) -> list[dict[str, Any]]:
 def documents_of(documents: Any) -> Any:
     """Return a retriever's documents in a form that Stretto accepts; others stay unchanged."""
     if isinstance(documents, LangChainDocument):
-        return _document(documents)
+        about = documents.metadata
+        source = str(about.get("source") or documents.id or "")
+        title = about.get("title") or Path(source).name
+        return Document(text=documents.page_content, title=str(title), source=source)
     if isinstance(documents, str | Path | Document) or not isinstance(documents, Sequence):
         return documents
     return [documents_of(each) for each in documents]
@@ -172,10 +175,3 @@ def _named(block: Mapping[str, Any]) -> dict[str, Any]:
     """Give a file block a name if it has none: OpenAI requires one."""
     named = {"filename", "extras", "metadata"} & block.keys()
     return {**block, "filename": "document"} if block["type"] == "file" and not named else dict(block)
-
-
-def _document(document: LangChainDocument) -> Document:
-    about = document.metadata
-    source = str(about.get("source") or document.id or "")
-    title = about.get("title") or Path(source).name
-    return Document(text=document.page_content, title=str(title), source=source)

@@ -105,10 +105,8 @@ class Extension:
         return cls(events=read.events, options=options)
 
 
-def route_header(route: Route | None) -> dict[str, str]:
+def route_header(route: Route) -> dict[str, str]:
     """Return the route as a header: ASCII JSON with what a person wants to know of it."""
-    if route is None:
-        return {}
     shown: dict[str, Any] = {"strategy": route.strategy, "backend": route.backend, "decoding": route.decoding}
     shown |= {"confidence": round(route.confidence, 3), "code": route.code, "reason": route.reason[:_LONGEST_CAUSE]}
     return {ROUTE_HEADER: json.dumps({name: value for name, value in shown.items() if value not in {None, ""}})}

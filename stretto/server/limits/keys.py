@@ -183,7 +183,7 @@ class Keyring:
                 if digest in holders:
                     raise SettingsError(f"{name} and {holders[digest].name} have the same key in {file}. Change one.")
                 holders[digest] = _holder(name, entry, store)
-            if _is_open(file):
+            if os.name == "posix" and file.stat().st_mode & 0o077:
                 notices.append(f"Other users of this machine can read {file}. Close it: chmod 600 {file}")
         exported = environ.get(KEY_VARIABLE, "").strip()
         if exported:
@@ -266,7 +266,3 @@ def _read(file: Path) -> dict[str, _Entry]:
     if not entries:
         raise SettingsError(f'The file of keys {file} holds none. Write [NAME], and key = "..." below it.')
     return entries
-
-
-def _is_open(file: Path) -> bool:
-    return os.name == "posix" and bool(file.stat().st_mode & 0o077)
