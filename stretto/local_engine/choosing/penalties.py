@@ -40,9 +40,8 @@ class Penalties:
         self._at_the_beginning = self._ids(request.begin_suppress_tokens)
         self._committed = 0
         self._ngrams = _Ngrams(request.no_repeat_ngram_size, request.prompt) if request.no_repeat_ngram_size else None
-        self.suppresses = bool(
-            self._ngrams is not None or request.suppress_tokens or request.begin_suppress_tokens
-        )  #: whether some tokens are forbidden entirely
+        #: whether some tokens are forbidden entirely
+        self.suppresses = bool(self._ngrams is not None or request.suppress_tokens or request.begin_suppress_tokens)
         self.repeated = None if self._factor == 1.0 else request.prompt[0]  #: a token that is penalised in any case
         self.active = self.suppresses or self._factor != 1.0 or bool(request.logit_bias)
 

@@ -212,9 +212,7 @@ def _weights(
     processor = _processor(header, config.to_dict())
     names = _names(header, processor, hollow)
     last, extra = header.count("block_count") or 0, nextn_layers(header)
-    extra_layers = tuple(
-        f"blk.{number}." for number in range(last - extra, last)
-    )  # extra layers; a draft head may read them
+    extra_layers = tuple(f"blk.{number}." for number in range(last - extra, last))  # a draft head may read them
     joined: dict[str, dict[str, torch.Tensor]] = {"tensors": {}}  # experts, which the processor joins
     data = mapped(header)
     for tensor in header.tensors:

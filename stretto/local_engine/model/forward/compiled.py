@@ -83,14 +83,8 @@ class CompiledModel:
         self._none_taken = np.full(len(layers), -1)
         self._size = sum(weight.size for each in products for weight in each) + vocabulary.size
         stream, inner = tuple(norm.shape), products[0][-1].inner
-        self._room = (
-            stream,
-            (everything, width),
-            (heads[0], width),
-            (2 * inner,),
-            (inner,),
-            stream,
-        )  # shapes of a row
+        # Shapes of a row.
+        self._room = (stream, (everything, width), (heads[0], width), (2 * inner,), (inner,), stream)
 
     @property
     def embedding(self) -> Embedding | None:

@@ -170,9 +170,8 @@ class GraphedForward:
             if not self.works or time.monotonic() > until:
                 break
             new = 0 if (batch, slots) in self._storages else batch * slots
-            most = (
-                self._most_slots if batch == 1 else self._most_slots // 2
-            )  # a single sequence must find room when it grows
+            # A single sequence must find room when it grows.
+            most = self._most_slots if batch == 1 else self._most_slots // 2
             if self.slots + new <= most and self.steps < self._most_steps:
                 self._warm_up(batch, size, slots, device)
 

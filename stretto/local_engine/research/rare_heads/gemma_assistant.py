@@ -58,9 +58,8 @@ class GemmaAssistant:
         config, folder = model.config.get_text_config(decoder=True), head.path
         kinds = getattr(config, "layer_types", None) or ()
         modes = getattr(config, "kv_sharing_modes", None) or (None,) * len(kinds)
-        shared = {
-            kind: layer for layer, (kind, mode) in enumerate(zip(kinds, modes, strict=True)) if mode != "reuse"
-        }  # the last layer of each kind that makes keys and values
+        # The last layer of each kind that makes keys and values.
+        shared = {kind: layer for layer, (kind, mode) in enumerate(zip(kinds, modes, strict=True)) if mode != "reuse"}
         try:
             read: Any = transformers.AutoModelForCausalLM.from_pretrained(
                 folder, config=_config(folder), dtype=model.dtype
