@@ -166,9 +166,11 @@ class LoadMeter:
 
     def load(self) -> Load:
         """Return what this process knows."""
+        oldest = self.clock() - FRESH_S
+        while_waiting = [streams for at_s, streams in self._waited if at_s >= oldest]
         return Load(
             calls=max(self._calls, sum(share.calls for share in self._shares)),
-            holds=self._holds(),
+            holds=max(while_waiting) if len(while_waiting) >= _ENOUGH else None,
             first_token_s=dict(self.first_token_s),
             tokens_per_s=dict(self.tokens_per_s),
         )
@@ -228,12 +230,6 @@ class LoadMeter:
         last_rates = self._last_rates[streams]
         last_rates.append((tokens - 1) / taken_s)
         self.tokens_per_s[streams] = statistics.median(last_rates)
-
-    def _holds(self) -> int | None:
-        """Return the most streams that ran while calls waited for their turn; ``None`` if none waited recently."""
-        oldest = self.clock() - FRESH_S
-        lately = [streams for at_s, streams in self._waited if at_s >= oldest]
-        return max(lately) if len(lately) >= _ENOUGH else None
 
     def _advance(self) -> None:
         now = self.clock()

@@ -89,13 +89,6 @@ def default_keys() -> Mapping[str, str]:
     }
 
 
-def model_forms(others: Sequence[str] = ()) -> str:
-    """Return the possible forms of a model name, as text; ``others``: providers of other packages."""
-    named = [f"{name}:MODEL{f' ({each.note})' if each.note else ''}" for name, each in PROVIDERS.items()]
-    named += [f"{name}:MODEL" for name in others]
-    return f"{', '.join(named)}, local:MODEL, local:FOLDER, local:pocket, or the address of a server with one model"
-
-
 def either(words: Sequence[str]) -> str:
     """Join words as a choice: ``A, B or C``."""
     *most, last = words

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from stretto.backends.base import Backend
 from stretto.backends.known_models import NO_ROWS, Rows
-from stretto.backends.provider_table import PROVIDERS, default_keys, model_forms
+from stretto.backends.provider_table import PROVIDERS, default_keys
 from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
 from stretto.foundation import plugins
 from stretto.foundation.arguments import begins_like_key, looks_like_key
@@ -141,7 +141,10 @@ def _maker(provider: str) -> Callable[..., Backend] | None:
 
 
 def _forms() -> str:
-    return model_forms(plugins.names("backends"))
+    """Return the possible forms of a model name, as text."""
+    named = [f"{name}:MODEL{f' ({each.note})' if each.note else ''}" for name, each in PROVIDERS.items()]
+    named += [f"{name}:MODEL" for name in plugins.names("backends")]
+    return f"{', '.join(named)}, local:MODEL, local:FOLDER, local:pocket, or the address of a server with one model"
 
 
 def _guess(model: str) -> str | None:

@@ -33,11 +33,12 @@ class LateExecutor(ThreadPoolExecutor):
             if "cannot schedule" not in str(error):  # such as a thread limit: the pool has queued the work
                 raise
             future: Future[T] = Future()
-            Thread(target=_work, args=(future, lambda: fn(*args, **kwargs)), daemon=True).start()
+            Thread(target=work_into, args=(future, lambda: fn(*args, **kwargs)), daemon=True).start()
             return future
 
 
-def _work(future: Future[T], work: Callable[[], T]) -> None:
+def work_into(future: Future[T], work: Callable[[], T]) -> None:
+    """Give a future, unless it was cancelled, what the work returns or raises."""
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(work())

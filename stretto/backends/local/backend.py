@@ -284,7 +284,7 @@ class LocalBackend:
         Long ones are not, so that no other request waits for them. ``whole``: the answer is one tool call.
         """
         model = engine.model
-        is_short = _is_short(prompt)
+        is_short = sum(len(message.content) for message in prompt.messages) < _LONG_TEXT
         with engine.announced() if is_short else nullcontext():
             beyond = self._long_context is not None and options.adapter is None and model.diffusion is None
             window = None if beyond else model.context_window
@@ -375,11 +375,6 @@ class LocalBackend:
             special_tokens_in_text=self._special_tokens_in_text,
             window=window,
         )
-
-
-def _is_short(prompt: ModelRequest) -> bool:
-    """Return whether a text can be tokenized within a few milliseconds."""
-    return sum(len(message.content) for message in prompt.messages) < _LONG_TEXT
 
 
 def _log_submitted(model: str, request: int, began: float, stages: Stages) -> None:

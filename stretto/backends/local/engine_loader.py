@@ -17,7 +17,7 @@ import anyio
 
 from stretto.backends.local.loading_notice import loading_reported
 from stretto.foundation.ending_thread import EndingThread, is_exiting
-from stretto.foundation.threads import Fork, are_threads_green
+from stretto.foundation.threads import Fork, are_threads_green, work_into
 from stretto.local_engine.model.loading.loading_turn import look_again
 from stretto.values.errors import BackendError
 
@@ -47,14 +47,7 @@ class Worker:
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Run work after everything submitted before; at once in the calling thread if this thread has ended."""
         future: Future[T] = Future()
-
-        def job() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - raised to the caller that waits for the future
-                    future.set_exception(error)
-
+        job = partial(work_into, future, work)
         if self._thread.is_alive():
             self._jobs.put(job)
         else:

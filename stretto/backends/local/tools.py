@@ -147,7 +147,8 @@ def forced_schema(prompt: ModelRequest, backend: str) -> dict[str, Any] | None:
     choice = prompt.tool_choice
     if not prompt.tools or choice in (None, "auto", "none"):
         return None
-    wanted = None if choice == "required" else _name(choice if isinstance(choice, Mapping) else {})
+    named = choice.get("function") if isinstance(choice, Mapping) else None
+    wanted = None if choice == "required" else (named or {}).get("name", "")
     functions = [tool.get("function") or {} for tool in prompt.tools]
     allowed = [each for each in functions if wanted in (None, each.get("name"))]
     if not allowed:
@@ -157,10 +158,6 @@ def forced_schema(prompt: ModelRequest, backend: str) -> dict[str, Any] | None:
             backend=backend,
         )
     return {"anyOf": [_schema(each) for each in allowed]} if len(allowed) > 1 else _schema(allowed[0])
-
-
-def _name(choice: Mapping[str, Any]) -> Any:
-    return (choice.get("function") or {}).get("name", "")
 
 
 def _schema(function: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,15 +151,11 @@ def _begun(block: Any, index: int) -> Sequence[AnswerPiece]:
         thoughts = [Thought(kind, name, text_of(block, name), index) for name in _THOUGHTS[kind]]
         return [AnswerPiece(thinking=text_of(block, "thinking"), thoughts=tuple(thoughts))]
     if kind != "tool_use":
-        return [AnswerPiece(text=text_of(block, "text"))] if _is_text(block) else ()
+        return [AnswerPiece(text=text_of(block, "text"))] if kind == "text" else ()
     given = value_of(block, "input")
     arguments = json.dumps(plain(given)) if given else ""
     call = CallPiece(index, word_of(block, "id"), word_of(block, "name") or "", arguments)
     return [AnswerPiece(tool_calls=(call,))]
-
-
-def _is_text(block: Any) -> bool:
-    return bool(value_of(block, "type") == "text")
 
 
 def _end(ending: Any) -> dict[str, Any]:

@@ -94,15 +94,11 @@ def _tool(tool: Mapping[str, Any]) -> Block:
 
 def _blocks(message: Message, backend: str) -> list[Block]:
     extra = {name: message.extra[name] for name in ("cache_control", "is_error") if name in message.extra}
-    blocks = _content(message.parts, backend) if message.parts else _content(_as_part(message.content), backend)
+    blocks = _content(message.parts or [{"type": "text", "text": message.content}], backend)
     if message.role == "tool":
         content = blocks if message.parts else message.content
         return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content, **extra}]
     return [*blocks, *map(_tool_use, message.tool_calls)]
-
-
-def _as_part(text: str) -> Sequence[Block]:
-    return [{"type": "text", "text": text}] if text else []
 
 
 def _tool_use(call: Mapping[str, Any]) -> Block:

@@ -47,17 +47,17 @@ class Content:
     others: tuple[str, ...] = ()
 
 
-def content_of(thing: Any, name: str) -> Content:
-    """Return a content, which is a text or a list of parts. Raises `OddEventError`."""
-    value = value_of(thing, name)
+def content_of(message: Any) -> Content:
+    """Return the content of a message, which is a text or a list of parts. Raises `OddEventError`."""
+    value = value_of(message, "content")
     if isinstance(value, Mapping) and (value.get("type") or value.get("text")):
         value = [value]
     if not isinstance(value, list):
-        return Content(text_of(thing, name))
+        return Content(text_of(message, "content"))
     found: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": [], "others": []}
     for part in filter(None, value):
         if not isinstance(part, str):
-            _check_object(part, f"one of {name}")
+            _check_object(part, "one of content")
         kind = "text" if isinstance(part, str) else value_of(part, "type")
         if kind is None and isinstance(value_of(part, "text"), str):
             kind = "text"

@@ -223,7 +223,7 @@ def _messages(prompt: ModelRequest) -> list[BaseMessage]:
 
 def _piece(message: AIMessageChunk) -> AnswerPiece:
     """Parse a chunk of a message, or a whole one."""
-    content = content_of(message, "content")
+    content = content_of(message)
     spoken = message.additional_kwargs.get("reasoning_content")  # from integrations of thinking models
     thoughts = list(_signed(message.content))
     thinking = content.thinking if not thoughts else ""

@@ -316,7 +316,7 @@ def _piece(choice: Any, message: Any, extra: Mapping[str, Any]) -> AnswerPiece:
         raise EventError({"error": plain(error)})
     refusal = text_of(message, "refusal")  # the model's own words; the finish reason is only "stop"
     sound = value_of(message, "audio")
-    content = content_of(message, "content")
+    content = content_of(message)
     thoughts = [Thought(name, name, text) for name in _THINKING if (text := words_of(value_of(message, name)))][:1]
     if content.thinking:
         thoughts.append(Thought("thinking", "thinking", content.thinking, listed=True))
@@ -408,13 +408,11 @@ def _logprob(each: Any) -> TokenLogprob | None:
         token=fix_surrogates(token),
         logprob=logprob,
         top=tuple(
-            (fix_surrogates(word), value) for word, value in pairs if isinstance(word, str) and _is_number(value)
+            (fix_surrogates(word), value)
+            for word, value in pairs
+            if isinstance(word, str) and isinstance(value, (int, float))
         ),
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))
 
 
 def _usage(counted: Any) -> Usage | None:

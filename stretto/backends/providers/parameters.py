@@ -89,14 +89,14 @@ class ParameterMemory:
 
     def fit(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters without those that the model rejects."""
-        kept = {name: value for name, value in parameters.items() if not self._is_refused(name)}
+        kept = {name: value for name, value in parameters.items() if not self.refuses(name)}
         if "tools" in kept and self._learned.manner_of(kept["tools"]):
             kept["tools"] = [_loose(tool) for tool in kept["tools"]]
         return dict(self._as_taken(name, value) for name, value in kept.items())
 
     def warnings(self, backend: str, options: GenerationOptions) -> tuple[AnswerWarning, ...]:
         """Return warnings for options that are set but not sent, for ``Answer.warnings``."""
-        given = {name: getattr(options, name) for name in _REPORTED if self._is_refused(name)}
+        given = {name: getattr(options, name) for name in _REPORTED if self.refuses(name)}
         left_out = [f"{name}={value}" for name, value in given.items() if value is not None]
         texts = []
         if left_out:
@@ -108,7 +108,7 @@ class ParameterMemory:
 
     def refuses(self, name: str) -> bool:
         """Return whether a parameter was rejected, or is known to be."""
-        return self._is_refused(name)
+        return name in self._never or name in self._learned.refused
 
     def as_taken(self, prompt: ModelRequest) -> ModelRequest:
         """Return a request with its schema in words only, if the server is known to reject it."""
@@ -141,10 +141,7 @@ class ParameterMemory:
 
     @property
     def _refuses_schemas(self) -> bool:
-        return any(self._is_refused(name) for name in _FORMATS if name != GUIDED_JSON)
-
-    def _is_refused(self, name: str) -> bool:
-        return name in self._never or name in self._learned.refused
+        return any(self.refuses(name) for name in _FORMATS if name != GUIDED_JSON)
 
     def _as_taken(self, name: str, value: Any) -> tuple[str, Any]:
         """Return a parameter with the name and in the format that the model accepts."""

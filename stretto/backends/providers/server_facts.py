@@ -31,7 +31,7 @@ _MODALITIES = {"vision": "image_url", "audio": "input_audio", "video": "video_ur
 _LAST = 8  # tokens at the end of a prompt
 _SPACE = "\n Ċ▁Ġ"  # literally, and as tokens encode it
 _MOST = 10**9
-_LARGEST = 10**14  # parameters
+_MOST_PARAMETERS = 10**14
 _MOST_MODELS = 1_000
 
 
@@ -116,7 +116,7 @@ def listed(models: Any, model: str) -> ServerFacts:
         models=names,
         model=only,
         context_window=next(filter(None, windows), None),
-        parameters=_size(size) or (parameters_in(only) if not model else None),
+        parameters=_count(size, _MOST_PARAMETERS) or (parameters_in(only) if not model else None),
     )
 
 
@@ -229,9 +229,5 @@ def _at(thing: Any, *names: str) -> Any:
     return thing
 
 
-def _size(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST else None
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST else None
+def _count(value: Any, most: int = _MOST) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < most else None

@@ -71,7 +71,7 @@ class RedisStore:
                 "password. Give redis://HOST:PORT/DATABASE, rediss://... or unix://PATH."
             ) from None
         place = found.get("path") or f"{found.get('host', 'localhost')}:{found.get('port', 6379)}"
-        self._where = f"redis at {place}, database {found.get('db', 0)}"
+        self.where = f"redis at {place}, database {found.get('db', 0)}"
         self._url = url
         self._prefix = prefix
         self._timeout_s = timeout_s
@@ -83,11 +83,7 @@ class RedisStore:
         self.replica = secrets.token_hex(8)
 
     def __repr__(self) -> str:
-        return f"<RedisStore {self._where}>"
-
-    @property
-    def where(self) -> str:
-        return self._where
+        return f"<RedisStore {self.where}>"
 
     async def reach(self) -> bool:
         return await self._reply(lambda client: client.ping()) is not None
@@ -139,14 +135,14 @@ class RedisStore:
                 self._is_away = True
                 _log.warning(
                     "%s cannot be used (%s). Until it is back, this replica uses its own limits and breakers.",
-                    self._where,
+                    self.where,
                     str(error).rstrip(".") or f"no answer in {self._timeout_s:g} s",
                 )
             return None
         if self._is_away:
             self._is_away = False
             self._away_until_s = -math.inf
-            _log.info("%s is back: limits and breakers are shared again.", self._where)
+            _log.info("%s is back: limits and breakers are shared again.", self.where)
         return reply
 
     def _client(self) -> Redis:

@@ -80,8 +80,7 @@ def http_library(sdk: ModuleType) -> ModuleType:
 
     The two libraries look alike but share no class: an SDK rejects a client of the other one.
     """
-    kinds = sdk.DefaultAsyncHttpxClient.__mro__
-    client = next(kind for kind in kinds if kind.__name__ == "AsyncClient")
+    client = next(kind for kind in sdk.DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
     return sys.modules[client.__module__.partition(".")[0]]
 
 
