@@ -122,8 +122,7 @@ def numbers_in(text: str) -> Iterator[int]:
 
 
 def _tokens(text: str) -> list[re.Match[str]]:
-    token = _TOKEN_AMONG_UNSPACED if _has_unspaced(text) else _TOKEN
-    return list(token.finditer(text))
+    return list((_TOKEN_AMONG_UNSPACED if _has_unspaced(text) else _TOKEN).finditer(text))
 
 
 def _has_unspaced(text: str) -> bool:

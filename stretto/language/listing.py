@@ -136,9 +136,7 @@ def _marked_lines(text: str) -> Listing | None:
         "\n".join([marks[begin]["text"], *lines[begin + 1 : end]])
         for begin, end in zip(starts, [*starts[1:], last], strict=True)
     ]
-    if all(item.rstrip().endswith(";") for item in items[:-1]) or all(
-        item.rstrip().endswith(",") for item in items[:-1]
-    ):
+    if any(all(item.rstrip().endswith(mark) for item in items[:-1]) for mark in ";,"):
         items = [item.rstrip().rstrip(";,") for item in items]  # "- net weight;"
     labels = [marks[begin][style] for begin in starts] if style in ("labelled", "lettered") else []
     return _listing(items, "\n".join(lines[:first]), "\n".join(lines[last:]), style, labels)

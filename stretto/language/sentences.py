@@ -65,9 +65,9 @@ def sentences(text: str, language: str | None = None) -> list[str]:
     return [text[start:end] for start, end in sentence_spans(text, language)]
 
 
-def last_sentence(text: str, language: str | None = None) -> str:
+def last_sentence(text: str) -> str:
     """Return the last sentence of a text; empty if there is none."""
-    spoken = language or language_of(text)
+    spoken = language_of(text)
     for begin, piece in reversed(list(pieces(text))):
         for first, last in reversed(list(_spans(piece, spoken))):
             return text[begin + first : begin + last]

@@ -243,11 +243,8 @@ class Case:
         the direct answer's time and a number of seconds (``saves``); by default, a share that depends on the
         preference.
         """
-        if found := obstacles.to_any(self.request, self.parse) or special:
-            return found
-        if forecast is None:
-            return None
-        return obstacles.to_parallel(self, forecast, saves=saves)
+        found = obstacles.to_any(self.request, self.parse) or special
+        return found or (None if forecast is None else obstacles.to_parallel(self, forecast, saves=saves))
 
     def gain(self, forecast: Forecast) -> str:
         """Return how long both ways would take, as a sentence; empty if that is assumed rather than measured."""

@@ -11,8 +11,6 @@ from stretto.values.request import Request
 
 HEAD_CHARACTERS = 800
 TAIL_CHARACTERS = 500
-
-
 LONGEST = 80  # characters; a longer question needs no context
 
 
@@ -26,16 +24,11 @@ def excerpt(text: str) -> str:
 def question_in_context(request: Request) -> str:
     """Return the last user turn, preceded by the previous one if it cannot be understood alone ("and for cats?")."""
     question = request.question
-    if len(request.messages) > 2 and is_follow_up(question):
+    if len(request.messages) > 2 and len(question) <= LONGEST and _follow_up().match(fold(question)):
         questions = [turn.content for turn in request.history if turn.role == "user"]
         if questions:
             return f"{questions[-1]}\n{question}"
     return question
-
-
-def is_follow_up(question: str) -> bool:
-    """Return whether a question cannot be understood alone ("and for cats?"). Any text is accepted."""
-    return len(question) <= LONGEST and _follow_up().match(fold(question)) is not None
 
 
 @cache

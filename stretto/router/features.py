@@ -273,9 +273,8 @@ def _quotes(text: str) -> bool:
     """Return whether the text contains a long quotation: from its first mark to the next one that can end it."""
     start, straight = 0, False
     for end in _QUOTE_ENDS.finditer(text):
-        begun = (
-            start if straight else found.end() if (found := _QUOTE_BEGINS.search(text, start, end.start())) else None
-        )
+        found = None if straight else _QUOTE_BEGINS.search(text, start, end.start())
+        begun = start if straight else found.end() if found else None
         if begun is not None and end.start() - begun >= _SHORTEST_QUOTED:
             return True
         start, straight = end.end(), end[0] == '"'

@@ -375,8 +375,7 @@ def _head(question: str) -> tuple[str, str]:
 
 def _tail(question: str) -> tuple[str, str]:
     """Return the order at the end and the text above it; empty if the boundary is unclear."""
-    begin = max(0, len(question) - LONGEST_TASK)
-    borders = list(_BLANK.finditer(question, begin))
+    borders = list(_BLANK.finditer(question, max(0, len(question) - LONGEST_TASK)))
     if not borders:
         return "", ""
     return question[borders[-1].end() :].strip(), question[: borders[-1].start()]

@@ -53,8 +53,7 @@ def deciding(judgement: Judgement, text: str, folded: str) -> str:
             named[f'"{part}"'] = share
     for phrase, share in _phrases(written if len(written) == len(words) else words, strength):
         named[f'"{phrase}"'] = share
-    best = sorted(named, key=lambda name: -named[name])[:MOST_NAMED]
-    return " and ".join(best)
+    return " and ".join(sorted(named, key=lambda name: -named[name])[:MOST_NAMED])
 
 
 def _places(cue: str, words: list[str]) -> list[int]:
