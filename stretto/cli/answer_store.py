@@ -49,20 +49,15 @@ class Kept:
     usd: float | None
 
 
-def store_file() -> Path:
-    """Return the path of the store: ``$STRETTO_LOGS``, else in the user's data folder."""
-    named = os.environ.get("STRETTO_LOGS")
-    return Path(named).expanduser() if named else user_data_path("stretto") / "answers.db"
-
-
 class AnswerStore:
-    """The file of stored answers, readable by its owner only.
+    """The file of stored answers, readable by its owner only: ``$STRETTO_LOGS``, else in the user's data folder.
 
     Its ``user_version`` is 1 while answers are being stored, else 0.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
-        self.file = file or store_file()
+    def __init__(self) -> None:
+        named = os.environ.get("STRETTO_LOGS")
+        self.file = Path(named).expanduser() if named else user_data_path("stretto") / "answers.db"
 
     @property
     def on(self) -> bool:

@@ -78,11 +78,11 @@ def local_opener(open_: Opener, local: Mapping[str, Any] | None, **settings: Any
     return opened
 
 
-def key_in(variable: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
+def key_in(variable: str | None) -> str | None:
     """Return the API key in an environment variable. Raises `SettingsError` if it is not set."""
     if variable is None:
         return None
-    key = environ.get(variable, "").strip()
+    key = os.environ.get(variable, "").strip()
     if not key:
         # The value is not shown: it may be the key itself.
         raise SettingsError("--key-variable names no variable that is set. Give the name of one, not the key itself.")

@@ -90,17 +90,12 @@ class ChatFile:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._known = file.exists()
+        self.exists = file.exists()  # that is, whether anything was written
 
     @property
     def id(self) -> str:
         """The name of the chat, as ``stretto chats`` lists it."""
         return self.file.stem
-
-    @property
-    def exists(self) -> bool:
-        """Whether anything was written."""
-        return self._known
 
     def asked(self, turn: Turn) -> None:
         """Write a question."""
@@ -128,10 +123,10 @@ class ChatFile:
     def _append(self, record: Mapping[str, Any]) -> None:
         records = [record]
         with errors_named(self.file):
-            if not self._known:
+            if not self.exists:
                 self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 records.insert(0, {"type": "chat", "format": FORMAT, "id": self.id, "began": now()})
-            making = getattr(os, "O_BINARY", 0) | (0 if self._known else os.O_CREAT | os.O_EXCL)
+            making = getattr(os, "O_BINARY", 0) | (0 if self.exists else os.O_CREAT | os.O_EXCL)
             opened = os.open(self.file, os.O_RDWR | os.O_APPEND | making, 0o600)
             try:
                 _lock(opened)
@@ -139,7 +134,7 @@ class ChatFile:
                 os.fsync(opened)
             finally:
                 os.close(opened)  # which unlocks it
-            self._known = True
+            self.exists = True
 
 
 def _write(opened: int, lines: bytes) -> None:

@@ -77,7 +77,7 @@ class ChatState:
         self._open = open_client
         self._server = {"base_url": base_url, "api_key": api_key}
         saved = chat.read() if chat is not None and chat.exists else None
-        self._chat, self._begin = chat, begin
+        self.chat, self._begin = chat, begin
         self.turns: list[Turn] = list(saved.conversation) if saved else []
         self.system = system or (saved.system if saved else None)
         self.notices: list[tuple[str, bool]] = []
@@ -115,11 +115,6 @@ class ChatState:
     def name(self) -> str:
         """The name of the model, ``provider:model``."""
         return self.client.backends["main"].name
-
-    @property
-    def chat(self) -> ChatFile | None:
-        """The file of this chat, if any."""
-        return self._chat
 
     @property
     def strategy(self) -> str:
@@ -179,14 +174,14 @@ class ChatState:
         """Begin a new chat; the file of this one is kept."""
         self.turns.clear()
         self._written = Saved()
-        self._chat = self._begin() if self._begin else None
+        self.chat = self._begin() if self._begin else None
 
     def _keep(self, write: Callable[[ChatFile], None]) -> None:
         """Write to the file. A failure does not affect the answer."""
         self.unkept = ""
-        if self._chat is not None:
+        if self.chat is not None:
             try:
-                write(self._chat)
+                write(self.chat)
             except StrettoError as error:
                 self.unkept = str(error)
 

@@ -88,7 +88,9 @@ def show(
         typer.echo(plain_json(whole))
         return
     typer.echo(plain(f"# {kept.question}\n\n{kept.text}"))
-    typer.echo(one_line(_about(kept)), err=True)
+    cost = "cost unknown" if kept.usd is None else f"${kept.usd:.6f}"
+    about = f"{kept.asked_at} · {kept.model} · {kept.strategy} · {kept.seconds:.2f} s · {cost}"
+    typer.echo(one_line(about), err=True)
 
 
 @app.command()
@@ -108,8 +110,3 @@ def delete(
 
 def _lines(kept: Kept) -> tuple[str]:
     return (f"{kept.id:>5}  {minute(kept.asked_at)}  {cut(kept.question)}",)
-
-
-def _about(kept: Kept) -> str:
-    cost = "cost unknown" if kept.usd is None else f"${kept.usd:.6f}"
-    return f"{kept.asked_at} · {kept.model} · {kept.strategy} · {kept.seconds:.2f} s · {cost}"

@@ -193,7 +193,8 @@ def logprobs_of(answer: Answer, width: int | None) -> list[Text]:
     rows = [head]
     for score in answer.logprobs:
         top = "  ".join(f"{_shown(token)} {_percent(logprob)}" for token, logprob in score.top)
-        rows.append((_shown(score.token), _percent(score.logprob), f"{_rounded(score.logprob):.3f}", top))
+        logprob = f"{score.logprob:z.3f}"  # z: -0.000 becomes 0.000
+        rows.append((_shown(score.token), _percent(score.logprob), logprob, top))
     if not any(score.top for score in answer.logprobs):
         rows = [row[:-1] for row in rows]
     return columns(rows, width=width, right=(1, 2))
@@ -206,7 +207,3 @@ def _shown(token: str) -> str:
 def _percent(logprob: float) -> str:
     probability = math.exp(logprob)
     return "<0.1%" if probability < 0.0005 else f"{probability:.1%}"
-
-
-def _rounded(logprob: float) -> float:
-    return round(logprob, 3) + 0.0  # -0.0 becomes 0.0

@@ -115,7 +115,7 @@ def rows(text: str, console: Console, width: int | None = None) -> list[list[Par
     markdown = _Markdown(text)
     with console.use_theme(_THEME):
         for segments in console.render_lines(Text(text) if markdown.undrawn else markdown, options, pad=False):
-            parts = [(_in_a_row(segment.text), segment.style) for segment in segments]
+            parts = [(plain(segment.text).replace("\n", " ").replace("\t", " "), segment.style) for segment in segments]
             while parts and not parts[-1][0].rstrip():
                 parts.pop()
             if parts:
@@ -129,10 +129,6 @@ def rows(text: str, console: Console, width: int | None = None) -> list[list[Par
         why = wrap(f"Shown as it was written: {markdown.undrawn}.", options.max_width)
         drawn += [[(line, Style(dim=True))] for line in why]
     return drawn
-
-
-def _in_a_row(text: str) -> str:
-    return plain(text).replace("\n", " ").replace("\t", " ")
 
 
 def _cells(parts: Sequence[Part]) -> int:

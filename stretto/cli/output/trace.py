@@ -18,7 +18,6 @@ from stretto.display.palette import TERMINAL
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text, tokens_of
 from stretto.display.timeline import totals
 from stretto.values.answer import Answer, Branch, Span
-from stretto.values.token_records import DecodingStats
 
 MOST_LABEL = 24  # cells
 FEWEST_BAR = 16
@@ -159,11 +158,14 @@ def _decoded(answer: Answer, width: int, signs: _Signs) -> list[Text]:
     if found is None:
         return []
     parts = [
+        f"decoding {one_line(', '.join(found.methods))}",
         f"{found.steps:,} steps",
         f"{found.tokens_per_step:.2f} tokens a step",
         f"{found.rows_per_step:.1f} rows a step",
     ]
-    return _wrapped([f"decoding {one_line(', '.join(found.methods))}", *parts, *_sources(found)], width, signs)
+    for source, share in sorted(found.acceptance.items(), key=lambda entry: -found.accepted.get(entry[0], 0)):
+        parts.append(f"{one_line(source)} {share:.0%} of {found.drafted[source]:,} drafted accepted")
+    return _wrapped(parts, width, signs)
 
 
 def _waits(branches: Sequence[Branch], room: int) -> list[Text]:
@@ -198,11 +200,6 @@ def _wait_s(branch: Branch) -> float:
 
 def _seconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds:.2f}"
-
-
-def _sources(found: DecodingStats) -> list[str]:
-    ranked = sorted(found.acceptance.items(), key=lambda entry: -found.accepted.get(entry[0], 0))
-    return [f"{one_line(source)} {share:.0%} of {found.drafted[source]:,} drafted accepted" for source, share in ranked]
 
 
 def _wrapped(parts: Sequence[str], width: int, signs: _Signs) -> list[Text]:

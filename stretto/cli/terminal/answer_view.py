@@ -168,7 +168,9 @@ class AnswerView(Widget):
         elif event.kind in PARTS:
             self._card(event.branch_id, name).state = "silent"
         elif event.kind == "direct" and self._plan is None and (self._of_record or self._sections_are_unwritten):
-            self._turn_straight()
+            self._remove_cards()  # no plan or field can be carried out
+            self._written.display = True
+            self._written.settle(self.text)
         elif is_other(event.kind, self._way) and not self.text:
             self._card(event.branch_id, name or event.branch_id).state = "silent"
 
@@ -220,12 +222,6 @@ class AnswerView(Widget):
         return isinstance(self._cards, Sections) and not any(
             section.text and section.state != "discarded" for section in self.cards.values()
         )
-
-    def _turn_straight(self) -> None:
-        """Remove announced parts if no plan or field can be carried out, and continue with the text."""
-        self._remove_cards()
-        self._written.display = True
-        self._written.settle(self.text)
 
     def _show_chosen(self) -> None:
         """Replace alternative answers with the chosen one."""

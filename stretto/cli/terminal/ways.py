@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stretto.cli.output.plain import one_line
 from stretto.cli.output.progress import counted
-from stretto.values.answer import Answer, Branch
+from stretto.values.answer import Answer
 from stretto.values.route import Route
 
 # The web chat has the same (server/web/page/words.js).
@@ -47,8 +47,10 @@ def others_of(answer: Answer) -> str:
         return ""
     if others[0].kind == "sample":
         return _samples(answer, len(others))
-    many = f"{counted(len(others), 'proposal')}, put together"
-    return f"{many if others[0].kind == 'proposal' else f'{len(others)} models asked'}: {_names(others)}"
+    proposed = others[0].kind == "proposal"
+    many = f"{counted(len(others), 'proposal')}, put together" if proposed else f"{len(others)} models asked"
+    names = (one_line(branch.heading or branch.title or branch.model or branch.id) for branch in others)
+    return f"{many}: {', '.join(names)}"
 
 
 def _samples(answer: Answer, number: int) -> str:
@@ -61,7 +63,3 @@ def _samples(answer: Answer, number: int) -> str:
     most = max(agreement.votes.values(), default=0)
     votes = ", ".join(f"{one_line(vote)} ({count})" for vote, count in agreement.votes.items())
     return f"{many}, {f'{most} agree' if most > 1 else 'none agree'}" + (f": {votes}" if votes else "")
-
-
-def _names(branches: list[Branch]) -> str:
-    return ", ".join(one_line(branch.heading or branch.title or branch.model or branch.id) for branch in branches)
