@@ -31,7 +31,7 @@ from stretto.strategies.runtime.fencing import numbered
 from stretto.strategies.runtime.ledger import LEAST_ANSWER
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import backend_for, prompt_tokens, sampled
-from stretto.strategies.strategy_options import options_of
+from stretto.strategies.strategy_options import comma_separated, options_of
 from stretto.strategies.structured.in_form import with_response_format
 from stretto.values.errors import BackendError, StrettoError
 from stretto.values.request import Request
@@ -72,11 +72,7 @@ class CollaborateOptions(BaseModel):
     quorum: int | None = Field(default=None, ge=1, le=MOST_PROPOSALS)
     proposals_s: float | None = Field(default=None, gt=0)
 
-    @field_validator("proposers", mode="before")
-    @classmethod
-    def _one_text(cls, value: object) -> object:
-        """Accept ``main,small`` as on a command line."""
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    _one_text = field_validator("proposers", mode="before")(comma_separated)
 
 
 class Collaborate:

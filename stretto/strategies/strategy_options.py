@@ -35,6 +35,11 @@ def options_of(request: Request, kind: type[Options]) -> Options:
         ) from None
 
 
+def comma_separated(value: object) -> object:
+    """Accept ``main,small`` for several names, as on a command line."""
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
 def check_strategy_options(request: Request, strategy: Strategy | None) -> None:
     """Raise `InvalidRequestError` for options that the strategy does not have; ``None``: the router chooses it."""
     if not request.strategy_options:

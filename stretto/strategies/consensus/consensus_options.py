@@ -6,6 +6,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from stretto.strategies.strategy_options import comma_separated
+
 Compare = Literal["auto", "number", "phrase", "text"]
 Rule = Literal["votes", "confidence"]
 
@@ -45,6 +47,8 @@ class ConsensusOptions(BaseModel):
     warm_up: int = Field(default=8, ge=1)
     window: int = Field(default=32, ge=4)
 
+    _one_text = field_validator("choices", mode="before")(comma_separated)
+
     @model_validator(mode="after")
     def _enough_samples(self) -> Self:
         if self.end_weak and self.samples <= self.warm_up:
@@ -63,9 +67,3 @@ class ConsensusOptions(BaseModel):
     def needs_logprobs(self) -> bool:
         """Whether to request log-probabilities if the backend reports them; they also pick which sample to show."""
         return self.end_weak is not False or self.rule == "confidence"
-
-    @field_validator("choices", mode="before")
-    @classmethod
-    def _one_text(cls, value: object) -> object:
-        """Accept ``yes,no`` as on a command line."""
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

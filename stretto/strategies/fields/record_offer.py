@@ -59,13 +59,10 @@ def offer_fields(case: Case) -> Offer | None:
         forecast=forecast,
         priority=PRIORITY,
         when_blocked="the fields of the record could be written side by side",
-        obstacle=lambda: _obstacle(case, record, forecast, looked_up=looked_up),
+        obstacle=lambda: (
+            next(_against(case, record, forecast, looked_up=looked_up), None) or obstacles.to_parallel(case, forecast)
+        ),
     )
-
-
-def _obstacle(case: Case, record: Record, forecast: Forecast, *, looked_up: bool) -> str | None:
-    against = next(_against(case, record, forecast, looked_up=looked_up), None)
-    return against or obstacles.to_parallel(case, forecast)
 
 
 def _against(case: Case, record: Record, forecast: Forecast, *, looked_up: bool) -> Iterator[str]:

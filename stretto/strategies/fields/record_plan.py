@@ -253,7 +253,7 @@ class _Planner:
             yield "its fields are described in several places"
         if any(keyword in each for each in _all(self.root) for keyword in _MOVED) or not self._is_local():
             yield "its schema refers to places outside of its definitions"
-        elif any(name in self._reached(top) for name in self._names_of_itself()):
+        elif isinstance(itself := self.root.get("$ref"), str) and itself in self._reached(top):
             yield "it holds records of its own kind"
 
     _first_tokens = 0
@@ -324,7 +324,7 @@ class _Planner:
             FieldPart(
                 path=path,
                 schema=_without_after(self._alone(described)),
-                object_schema=self._alone(_wrapped(path[-1], given)),
+                object_schema=self._alone(object_with(path[-1], _without_after(given))),
                 tokens=tokens + QUOTED * self.apart,
                 nullable=nullable,
                 required=required,
@@ -378,18 +378,12 @@ class _Planner:
         if isinstance(given, list):
             wanted = [siblings[name] for name in given if name in siblings]
         else:
-            description = described.get("description") if isinstance(described, Mapping) else None
-            wanted = [
-                path for name, path in siblings.items() if isinstance(description, str) and _names(description, name)
-            ]
-            wanted = [each for each in wanted if not self._is_named_by(part.name, each)]
+            own = _description(described)
+            wanted = [path for name, path in siblings.items() if _names(own, name)]
+            others = {path: _description(resolved(self._at(path), self.root)) for path in wanted}
+            # If two name each other, neither waits.
+            wanted = [path for path in wanted if not _names(others[path], part.name)]
         return replace(part, after=tuple(wanted))
-
-    def _is_named_by(self, name: str, other: tuple[str, ...]) -> bool:
-        """Return whether the other's description names this field: if two name each other, neither waits."""
-        described = resolved(self._at(other), self.root)
-        description = described.get("description") if isinstance(described, Mapping) else None
-        return isinstance(description, str) and _names(description, name)
 
     def _at(self, path: tuple[str, ...]) -> Any:
         schema: Any = self.root
@@ -429,10 +423,6 @@ class _Planner:
         """Return whether each reference points to a definition at the root, which is copied along with a part."""
         named = [each["$ref"] for each in _all(self.root) if isinstance(each.get("$ref"), str)]
         return all(each.split("/")[1:2] and each.split("/")[:2] in (["#", d] for d in DEFINITIONS) for each in named)
-
-    def _names_of_itself(self) -> set[str]:
-        given = self.root.get("$ref")
-        return {given} if isinstance(given, str) else set()
 
     def _reached(self, schema: Any) -> set[str]:
         """Return the references that can be reached from a schema."""
@@ -490,9 +480,9 @@ def _pointer(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def _wrapped(name: str, schema: Any) -> dict[str, Any]:
-    bare = _without_after(schema) if isinstance(schema, Mapping) else schema
-    return {"type": "object", "properties": {name: bare}, "required": [name], "additionalProperties": False}
+def object_with(name: str, schema: Any) -> dict[str, Any]:
+    """Return the schema of an object with this field and no other."""
+    return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
 
 
 def _without_after(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -519,6 +509,12 @@ def _takes_null(schema: Mapping[str, Any]) -> bool:
     several = [each for keyword in ("anyOf", "oneOf") for each in parts(schema.get(keyword))]
     either = any(isinstance(each, Mapping) and each.get("type") == "null" for each in several)
     return (either or (isinstance(kinds, list) and "null" in kinds)) and None in schema.get("enum", (None,))
+
+
+def _description(schema: Any) -> str:
+    """Return the description in a schema; empty without one."""
+    found = schema.get("description") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, str) else ""
 
 
 def _names(description: str, name: str) -> bool:

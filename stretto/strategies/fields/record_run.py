@@ -26,10 +26,20 @@ from stretto.strategies.fields.record_plan import (
     NotSplit,
     Outline,
     Record,
+    object_with,
     outline_of,
     record_of,
 )
-from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
+from stretto.strategies.fields.value_text import (
+    LACKS,
+    MISSING,
+    Found,
+    TextOfField,
+    begun_at,
+    closed,
+    found_in,
+    json_text,
+)
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.going_ahead import LONGEST_WAIT_S
@@ -73,7 +83,8 @@ _RECEIVED = 2_000  # characters of the first try that a second try is shown
 async def write_record(request: Request, route: Route, runner: Runner) -> StrategyResult:
     """Write a record field by field, or with `Direct` if that is not possible."""
     schema = request.options.response_format
-    record = record_of(schema, _learned(runner, schema), explicit=True, apart=bool(request.documents))
+    learned = runner.known.history.usual_fields(schema) if isinstance(schema, dict) else {}
+    record = record_of(schema, learned, explicit=True, apart=bool(request.documents))
     reason = record.reason if isinstance(record, NotSplit) else _obstacle(request, runner, record)
     if reason is None and isinstance(record, Record):
         warn_of_limits(request, runner)
@@ -86,6 +97,8 @@ async def write_record(request: Request, route: Route, runner: Runner) -> Strate
         reason = await whole.run()
         if reason is None:
             return whole.result
+        for running in runner.branches:
+            running.drop("the whole is asked for at once")
     runner.warn(f"Answered in one piece instead of field by field: {reason}.", "strategy")
     return await Direct().run(request, route, runner)
 
@@ -175,8 +188,6 @@ class RecordRun:
         if self.withheld:
             return await self._check_then_show()
         if not (self.known or await self._is_begun()):
-            for running in self.runner.branches:
-                running.drop("the whole is asked for at once")
             return "no field was written"
         self._lay_out()
         await self.runner.merge.finish()
@@ -193,11 +204,11 @@ class RecordRun:
         self.outline, wrong = outline_of(self.request, self.record, lead, thinks=thinks), ""
         outline = None if self.outline is None or self.outline.separate else self.outline
         for attempt in range(TRIES):
-            asked_for = schema if outline is None else _with(schema, _object(self._lines_name, outline.schema))
+            asked_for = schema if outline is None else _with(schema, object_with(self._lines_name, outline.schema))
             asked_for = asked_for if lead is None else _with(asked_for, lead.object_schema)
             names = ", ".join(f"`{name}`" for name in asked_for["properties"])
             task = f"Fill in only these fields now: {names}. The others are written afterwards, by what you write here."
-            if _arrays(schema):
+            if any(isinstance(each, Mapping) and "items" in each for each in schema["properties"].values()):
                 task += " Give every element that a list is to have, with the fields that are asked for here."
             if outline is not None:
                 task += " " + OUTLINE.format(self._lines_name, outline.words)
@@ -209,7 +220,7 @@ class RecordRun:
             at = None if lead is None else await self._reaches(running, schema, lead)
             if at is None:
                 await running.ended()
-            short = running.text if at is None else _closed_at(running.text, at)
+            short = running.text if at is None else closed(running.text[:at])
             found = self.read_by_class(found_in(short, schema))
             if isinstance(found.value, dict):
                 self.known = found.value
@@ -221,7 +232,6 @@ class RecordRun:
                     self._take_lead(Written(lead, running=running, tries=1, offset=at or 0))
                 return None
             if attempt == TRIES - 1 or running.exception is not None or self.runner.ledger.calls_left == 0:
-                running.drop("the whole is asked for at once")
                 break
             running.drop("it did not fit its part of the schema")
             lead, wrong = None, complaint(short, found.wrong)
@@ -236,7 +246,7 @@ class RecordRun:
         while len(running.text) > length:
             length = len(running.text)
             if (at := begun_at(running.text, lead.name)) is not None:
-                short = found_in(_closed_at(running.text, at), schema)
+                short = found_in(closed(running.text[:at]), schema)
                 return None if short.value is MISSING else at
             await running.reached(length + 1)
         return None
@@ -266,30 +276,28 @@ class RecordRun:
             for index, key in enumerate(elements):
                 self.written[*part.path, index] = Written(part, index, key)
         left, wanted = self.runner.ledger.calls_left, [each for each in self.written.values() if not each.tries]
-        reason = None
         if left is not None and left < len(wanted):
-            reason = f"the budget leaves {left} calls, and {len(wanted)} are needed"
-        elif len(self.written) > MOST_ELEMENTS:
-            reason = f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
-        if reason is None:
-            # One call is kept for a second try of a field, which matters more than the outline.
-            if self.leading and self.outline and self.outline.separate and (left is None or left > len(wanted) + 1):
-                self._decide(self.outline)
-            for written in wanted:
-                self.start(written)
-            return None
-        for running in self.runner.branches:
-            running.drop("the whole is asked for at once")
-        return reason
+            return f"the budget leaves {left} calls, and {len(wanted)} are needed"
+        if len(self.written) > MOST_ELEMENTS:
+            return f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
+        # One call is kept for a second try of a field, which matters more than the outline.
+        if self.leading and self.outline and self.outline.separate and (left is None or left > len(wanted) + 1):
+            self._decide(self.outline)
+        for written in wanted:
+            self.start(written)
+        return None
 
     @property
     def _lines_name(self) -> str:
-        """The field name under which a call writes the outline lines."""
-        return _unused("outline", self.record)
+        """The field name under which a call writes the outline lines, which no field of the record has."""
+        name, taken = "outline", self.record.order()
+        while name in taken:
+            name += "_"
+        return name
 
     def _take_lines(self, text: str, outline: Outline) -> None:
         """Take the outline that a call wrote; without it, long fields are written from the short fields alone."""
-        found = found_in(text, _object(self._lines_name, outline.schema), self._lines_name).value
+        found = found_in(text, object_with(self._lines_name, outline.schema), self._lines_name).value
         self.lines = {} if found is MISSING else found
 
     def _decide(self, outline: Outline) -> None:
@@ -298,10 +306,9 @@ class RecordRun:
         assert lead is not None  # noqa: S101 - set if the outline is separate; for the type checker
         task = f"Fill in only `{self._lines_name}` now. {OUTLINE.format(self._lines_name, outline.words)}"
         task += f" `{path_name(lead.path)}` is being written already: leave to it what belongs there."
-        schema = _object(self._lines_name, outline.schema)
+        schema = object_with(self._lines_name, outline.schema)
         spec = self.spec("outline", "terms", task, schema, tokens=outline.tokens)
-        label = "What the long fields will say"
-        self.deciding = self.runner.start(replace(spec, label=label))
+        self.deciding = self.runner.start(replace(spec, label="What the long fields will say"))
         self.deciding.withhold()
 
     async def _agree(self) -> None:
@@ -608,8 +615,6 @@ class RecordRun:
                 written.done, written.value = anyio.Event(), MISSING
                 self.start(written, complaint(refused, wrong))
         if found.wrong and self.runner.ledger.calls_left != 0:
-            for running in self.runner.branches:
-                running.drop("the whole is asked for at once")
             return f"it does not fit response_format: {found.wrong}"
         self.runner.merge.add(text)
         await self.runner.merge.finish()
@@ -731,11 +736,6 @@ def _is_single(value: Any, path: Iterable[str | int]) -> bool:
     return not isinstance(value, dict | list)
 
 
-def _closed_at(text: str, at: int) -> str:
-    """Return the object up to a field, closed before it."""
-    return text[:at].rstrip().removesuffix(",") + "}"
-
-
 def _waited_s(running: RunningBranch) -> float:
     """Return how long a call waited for its first text."""
     started_s, first_s = running.progress.started_s, running.progress.first_s
@@ -760,29 +760,9 @@ def _with(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def _object(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
-
-
-def _unused(name: str, record: Record) -> str:
-    """Return a name that no field has."""
-    taken = record.order()
-    while name in taken:
-        name += "_"
-    return name
-
-
-def _arrays(schema: Mapping[str, Any]) -> bool:
-    return any(isinstance(each, Mapping) and "items" in each for each in schema["properties"].values())
-
-
 def complaint(received: str, wrong: str) -> str:
     """Return what a second try is shown of the first."""
     return f"\n\nThis was answered before: {received[:_RECEIVED]}\n\nThat cannot be used: {wrong}."
-
-
-def _learned(runner: Runner, schema: Any) -> Mapping[str, int]:
-    return runner.known.history.usual_fields(schema) if isinstance(schema, dict) else {}
 
 
 def _listed(schema: Mapping[str, Any]) -> str:

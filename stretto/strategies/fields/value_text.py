@@ -115,13 +115,14 @@ def begun_at(text: str, name: str) -> int | None:
         at = text.find(key, begin + 1)
         while at >= 0 and begin >= 0:
             colon = text[at + len(key) :].lstrip()
-            if colon.startswith(":") and colon[1:].lstrip().startswith('"') and _is_object(_before(text[begin:at])):
+            if colon.startswith(":") and colon[1:].lstrip().startswith('"') and _is_object(closed(text[begin:at])):
                 return at
             at = text.find(key, at + 1)
     return None
 
 
-def _before(text: str) -> str:
+def closed(text: str) -> str:
+    """Return an object that is being written as if it ended before its next field."""
     return text.rstrip().removesuffix(",") + "}"
 
 
