@@ -102,10 +102,8 @@ class _Rounds:
 
     def _is_last(self, number: int) -> bool:
         """Return whether the model has to answer now: no round or call is left, or it keeps asking for the same."""
-        exhausted = (
-            self.called >= self._most_calls or self.runner.ledger.calls_left == 1 or self._alike >= self._most_alike
-        )
-        return exhausted or number > self._most_rounds
+        none_left = self.called >= self._most_calls or self.runner.ledger.calls_left == 1
+        return none_left or self._alike >= self._most_alike or number > self._most_rounds
 
     def _begin(self, number: int, begun: Begun, *, last: bool) -> RunningBranch:
         request = self.request

@@ -67,9 +67,8 @@ class Direct:
 
 
 def _reason(case: Case) -> str:
-    unsure = case.judgement.unsure
-    why = "nothing in the request says what shape the answer has" if unsure else case.expected
-    return f"Written in one piece: {why}."
+    unsure = "nothing in the request says what shape the answer has"
+    return f"Written in one piece: {unsure if case.judgement.unsure else case.expected}."
 
 
 async def show(request: Request, runner: Runner, running: RunningBranch) -> tuple[RunningBranch, Any]:

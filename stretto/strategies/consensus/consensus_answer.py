@@ -163,12 +163,10 @@ class _Vote:
         most = max(votes.values())
         if rule is None and most == 1 and 2 * len(texts) > len(self.voters):
             return await self._of_texts(self.voters)
+        leaders = [key for key, count in votes.items() if count == most]
         if (sure := self._confidences()) is not None:
             probable = posterior(sure)
-            key = max(probable, key=lambda each: probable[each])
-            group = [sample for sample in self.voters if sample.ballot and sample.ballot.key == key]
-            return _spokesman(group), rule or "all_votes", len(group) / len(self.voters)
-        leaders = [key for key, count in votes.items() if count == most]
+            leaders = [max(probable, key=lambda each: probable[each])]
         groups = [[sample for sample in self.voters if sample.ballot and sample.ballot.key == key] for key in leaders]
         if len(groups) > 1:
             self.runner.warn(

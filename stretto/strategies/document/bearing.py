@@ -77,7 +77,8 @@ class Bearing:
         self._asks_figure, self._asks_date = bool(_FIGURE_ASKED.search(question)), bool(_DATE_ASKED.search(question))
         question = _QUESTION_WORDS.sub(" ", question)
         spoken = [word for word in dict.fromkeys(_WORD.findall(question)) if not _PAIR.search(word)]
-        telling = [word for word in spoken if word.casefold() not in _small()][:_MOST]
+        small = _ASKING.union(*languages().small.values())
+        telling = [word for word in spoken if word.casefold() not in small][:_MOST]
         first = next(iter(_WORD.findall(question)), "")
         self._names = {_stem(word) for word in telling if (word[0].isupper() and word != first) or word.isdigit()}
         pairs = list(dict.fromkeys(_PAIR.findall(question)))[:_MOST]
@@ -131,7 +132,9 @@ class Bearing:
     def _lacks_figure(self, sentence: str) -> bool:
         if self._asks_date:
             return _DATE.search(plain(sentence).casefold()) is None
-        return self._asks_figure and not _has_figure(sentence)
+        if not self._asks_figure or _FIGURE.search(sentence):
+            return False
+        return not any(word in words().numbers for word in _WORD.findall(sentence.casefold()))
 
     def _occurs(self, term: str, text: str) -> bool:
         if self._asks_date and term in _DATE_WORDS:
@@ -179,16 +182,8 @@ def _head(library: Library, document: int, offset: int) -> list[str]:
     return [library.documents[document].title, heading.text if heading else ""]
 
 
-def _has_figure(text: str) -> bool:
-    return _FIGURE.search(text) is not None or any(word in words().numbers for word in _WORD.findall(text.casefold()))
-
-
 def _stem(word: str) -> str:
     word = word.casefold()
     if word.isdigit():
         return word
     return word[: max(_SHORTEST_STEM, math.ceil(_STEM * len(word)))]
-
-
-def _small() -> frozenset[str]:
-    return _ASKING.union(*languages().small.values())

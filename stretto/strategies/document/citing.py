@@ -64,10 +64,7 @@ def numbers_named(text: str, mark: str) -> set[int]:
     """Return all source numbers that a note names: in marks, bare in brackets, or as in "findings 3, 7-9"."""
     found: set[int] = set()
     for each in _BRACKETS.finditer(text):
-        body = each["body"]
-        for form in _forms(mark) if mark else ():
-            body = body.replace(form, "")
-        found.update(_numbers(_BETWEEN.sub("", body)) or ())
+        found.update(_numbers(_BETWEEN.sub("", _unmarked(each["body"], mark))) or ())
     for each in _NAMED.finditer(text):
         found.update(_numbers(each["numbers"].replace(" ", "").rstrip(",;-–")) or ())
     return found
@@ -80,6 +77,12 @@ def without_marks(text: str) -> str:
 
 def _forms(mark: str) -> tuple[str, str]:
     return mark, mark.capitalize()
+
+
+def _unmarked(body: str, mark: str) -> str:
+    for form in _forms(mark):
+        body = body.replace(form, "")
+    return body
 
 
 class CitationFilter:
@@ -178,9 +181,7 @@ class CitationFilter:
         """Return the numbers of a mark in the requested form; ``None`` if it is not one."""
         if not self._mark:
             return None
-        plain = body
-        for form in _forms(self._mark):
-            plain = plain.replace(form, "")
+        plain = _unmarked(body, self._mark)
         return None if plain == body else _numbers(_BETWEEN.sub("", plain))
 
     def _settled(self, following: str) -> str:

@@ -98,7 +98,9 @@ def _offer_whole(case: Case, task: Task, window: int) -> Offer:
         when_blocked="an answer about the documents could cite them",
         # For documents that do not fit there is no other way, and a weak model's copy is matched to its sentence.
         needs=() if case.family == SMALL else ("record",),
-        obstacle=lambda: next(_against_citations(case, task, forecast), None) or _seen_against(case),
+        obstacle=lambda: (
+            next(_against_citations(case, task, forecast), None) or track_record_for(case, Kind.RECORDS).against
+        ),
     )
 
 
@@ -127,11 +129,6 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
     if reworked and task.kind == "answer" and not judgement.unsure:
         shape = max(("code", "transform"), key=judgement.shapes.__getitem__)
         yield Obstacle(f"the answer most likely {PHRASES[shape]}, and citations would appear in it", "shape")
-
-
-def _seen_against(case: Case) -> str | None:
-    """Return what the last documents read in passages say against another answer based on quotations."""
-    return track_record_for(case, Kind.RECORDS).against
 
 
 def _obstacle(case: Case, task: Task, *, fits: bool) -> str | None:

@@ -183,8 +183,7 @@ class DocumentRun:
 
     def rest_of(self, target: PromptTarget, messages: tuple[Message, ...], received: str) -> ModelRequest:
         """Return a prompt for the rest of a reply to these messages, which keeps the rule that documents are data."""
-        question = messages[-1].content
-        rest = self.messages(target, "continue", question=question, received=received, documents="")
+        rest = self.messages(target, "continue", question=messages[-1].content, received=received, documents="")
         return ModelRequest((*messages[:-1], rest[-1]), reads=True)
 
     def passage_prompt(
@@ -303,10 +302,8 @@ def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: C
     library = Library.of(request.documents)
     bare = request.model_copy(update={"documents": ()})
     task = task_of(request.question, len(request.documents))
-    empty = dict.fromkeys(("before", "after", "leading", "following", "passage", "title"), "") | {
-        "fence": library.fence
-    }
-    empty |= {"number": "0", "total": "0"}
+    empty = dict.fromkeys(("before", "after", "leading", "following", "passage", "title"), "")
+    empty |= {"fence": library.fence, "number": "0", "total": "0"}
     mapping = _passage_messages(bare, runner.target, library, "document_map", task=task, shown=empty)
     closing = template_messages(bare, runner.target, "document_answer", fence=library.fence, records="", form="")
     options = options_of(request, DocumentOptions) if request.strategy == "document" else DocumentOptions()
@@ -352,15 +349,12 @@ def _trained(runner: Runner) -> bool:
 def _passage_messages(
     request: Request, target: PromptTarget, library: Library, template: str, *, task: Task, shown: Mapping[str, str]
 ) -> tuple[Message, ...]:
-    alone = request.model_copy(update={"messages": _alone(request)})
+    system = (each for each in request.messages if each.role == "system")
+    alone = request.model_copy(update={"messages": (*system, request.messages[-1])})
     conversation = _conversation(request.history, library.fence)
     return template_messages(
         alone, target, template, outline=library.outline(), task=task.instruction, conversation=conversation, **shown
     )
-
-
-def _alone(request: Request) -> tuple[Message, ...]:
-    return (*(each for each in request.messages if each.role == "system"), request.messages[-1])
 
 
 def _conversation(history: Sequence[Message], fence: str) -> str:

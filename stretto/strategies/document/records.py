@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import jiter
@@ -193,7 +192,9 @@ def copied(text: str, place: Place, reading: DocumentRun) -> dict[str, Any] | No
     """
     if _NONE.fullmatch(text[:80]):
         return {"no_information": True}
-    bare_text, pieces = _bare(text), [piece for each in _pieces(text) if len(piece := _bare(each)) >= _SHORTEST]
+    quoted = re.findall(r'"([^"]{1,1000})"', plain(text))
+    bare_text = _bare(text)
+    pieces = [piece for each in (*quoted, *quotable(text)) if len(piece := _bare(each)) >= _SHORTEST]
     near = [set(_WORD.findall(_bare(each))) for each in quotable(text)] if reading.plain else []
     known = set(_WORD.findall(_bare(reading.request.question))).union(*languages().small.values())
     bearing, found, possible = reading.bearing, list[str](), list[str]()
@@ -217,11 +218,6 @@ def _is_from(added: set[str], words: set[str]) -> bool:
     """Return whether most of what a text adds, and each figure in it, is from a sentence with these words."""
     figures = {word for word in added if any(character.isdigit() for character in word)}
     return bool(added) and figures <= words and len(added & words) >= _MOST_ADDED * len(added)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    yield from re.findall(r'"([^"]{1,1000})"', plain(text))
-    yield from quotable(text)
 
 
 def _bare(text: str) -> str:

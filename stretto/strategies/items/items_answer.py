@@ -347,8 +347,7 @@ class _Vote:
         voters = [sample for sample, ballot in self._ended if ballot is not None and ballot.key == leaders[0]]
         with_text = voters or [sample for sample, _ in self._ended if sample.text.strip()]
         if not with_text:
-            failed = self._ended[-1][0]
-            running.outcome = failed.outcome
+            running.outcome = self._ended[-1][0].outcome
             return
         winner = with_text[medoid([sample.text for sample in with_text])]
         running.writers.append(BranchWriter(winner.writers[-1].backend))

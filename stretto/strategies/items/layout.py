@@ -54,9 +54,7 @@ class EntryLayout:
             return "Several fields are one JSON object; a single value stands bare, without brackets."
         if self.name == "table" and self.columns:
             return f"Write one line with the cells {', '.join(self.columns)}, in this order, separated by |."
-        if self.name in ("table", "commas"):
-            return "Write it on one line."
-        return ""
+        return "Write it on one line." if self.name in ("table", "commas") else ""
 
     @property
     def live(self) -> bool:
@@ -107,8 +105,7 @@ class EntryLayout:
             missing = "null" if self.notes.missing else ""
             return missing if failed else self._value(branch.text, index)
         if failed:
-            own = self._title(index) and self.name in ("numbered", "bulleted", "lines", "sections")
-            note = self.notes.ending(branch, "" if own else branch.title)
+            note = self.notes.ending(branch, "" if self.live and self._title(index) else branch.title)
             return self._cell(note, index) if note and not self.live else note
         return "" if self.live else self._cell(branch.text, index)
 
@@ -145,9 +142,8 @@ class EntryLayout:
         if len(cells) == len(self.columns) - 1 and name:
             cells.insert(0, name)
         if len(cells) != len(self.columns):
-            cells = ([name, line] if name and len(self.columns) > 1 else [line]) + [""] * (
-                len(self.columns) - 1 - bool(name and len(self.columns) > 1)
-            )
+            cells = [name, line] if name and len(self.columns) > 1 else [line]
+            cells += [""] * (len(self.columns) - len(cells))
         return _row(cells)
 
     def _header(self) -> str:

@@ -153,13 +153,14 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
 
 def _applies_to_each(listing: Listing) -> bool:
     """Return whether the words next to the list apply the task to each item."""
-    introduction = _paragraph(listing.before)
+    parts = _parts(listing.before)
+    introduction = parts[-1] if parts else ""
     if listing.marks in ("separated", "quoted") or len(introduction) > LONG_INTRODUCTION:
         introduction = last_sentence(listing.before)
     if _distributes(introduction) or _PROPERTY_OF.search(introduction):
         return True
     if listing.marks not in ("separated", "quoted", "lines"):
-        tasks = [part for part in _parts(listing.before)[:-1] if _distributes(part)]
+        tasks = [part for part in parts[:-1] if _distributes(part)]
         titled = not introduction.endswith((":", "：")) and not any(map(_of_each, tasks))
         if tasks and not (titled and any(map(_REWRITES.search, tasks))):
             return True  # the task, then a line that only introduces the list, not the title of a text to be rewritten
@@ -243,10 +244,6 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
 
 
-def _paragraph(text: str) -> str:
-    return (_parts(text) or [""])[-1]
-
-
 def _plain(part: str) -> str:
     """Return an instruction without the colon or dash before its list."""
     return re.sub(r"(?<![\s:：–—-])[\s:：–—-]+$", "", part).strip(" \t\n,;")
@@ -269,19 +266,17 @@ def _needs_all(instruction: str, introduction: str) -> str | None:
     """
     if found := _TOGETHER.search(instruction):
         return f'it asks for something that needs all items together ("{_shown(found)}")'
-    if _EACH.search(instruction):
-        match = _NO_ITEMS.search(introduction) if not _EACH.search(introduction) else None
-    elif found := _TOGETHER_UNLESS_EACH.search(instruction):
+    each = _EACH.search(instruction)
+    if not each and (found := _TOGETHER_UNLESS_EACH.search(instruction)):
         return f'it asks for one result ("{_shown(found)}")'
-    else:
-        match = _NO_ITEMS.search(introduction)
+    match = None if each and _EACH.search(introduction) else _NO_ITEMS.search(introduction)
     return f'the list is not one of items ("{_shown(match)}")' if match else None
 
 
 def refer_to_each_other(instruction: str, items: Sequence[str]) -> str | None:
     """Return why items cannot be understood on their own; ``None`` if they can."""
-    asking = bool(_ANSWERS.search(instruction)) or sum(item.rstrip().endswith("?") for item in items) * 2 > len(items)
     supplied = _ANSWERS.search(instruction) is not None
+    asking = supplied or sum(item.rstrip().endswith("?") for item in items) * 2 > len(items)
     for item in items:
         found = _REFERS.search(item) or (_LEANS.match(item) if asking else None)
         found = found or (_PRONOUN.search(item) if supplied else None)
@@ -369,7 +364,8 @@ def counted(text: str) -> Count | str | None:
 def _against_counting(found: Sequence[re.Match[str]], lead: str) -> Iterator[str]:
     """Yield the reasons why the first number does not count samples."""
     first = found[0]
-    if len({_kind(match) for match in found}) > 1 or len({_number(match["number"]) for match in found}) > 1:
+    kinds = {match[0].split()[-1].casefold().rstrip("s") for match in found}
+    if len(kinds) > 1 or len({_number(match["number"]) for match in found}) > 1:
         yield "several things are counted"
     if (before := _BEFORE.search(lead)) and not _SET_OF.search(lead):
         yield f'the number is not one of samples ("{before[0].strip()} {first[0]}")'
@@ -405,15 +401,10 @@ def _length_of_text(text: str, match: re.Match[str]) -> bool:
     return bool(_LENGTH_BEFORE.search(lead) or _LENGTH_AFTER.match(rest) or _LENGTH_OF.search(lead))
 
 
-def _kind(match: re.Match[str]) -> str:
-    return match[0].split()[-1].casefold().rstrip("s")
-
-
 def _number(word: str) -> int:
     if word.isdigit():
         return int(word)
     word = fold(word)
     if word.startswith("half a"):
         return 6
-    last = word.split()[-1]
-    return _NUMBERS.get(last, 0)
+    return _NUMBERS.get(word.split()[-1], 0)

@@ -177,7 +177,8 @@ class HeadingSearch:
         if self._line is None:
             return 0
         self._line.append(word)
-        return len(self._line) if self._fits(self._line) else 0
+        bare = tuple(self._bare(self._line))
+        return len(self._line) if any(title[: len(bare)] == bare for title in self._titles) else 0
 
     def sentence(self) -> int | None:
         line = self._line
@@ -205,10 +206,6 @@ class HeadingSearch:
     def _numbered(self) -> bool:
         line = self._line or []
         return len(line) == 1 and line[0].isdigit()
-
-    def _fits(self, line: list[str]) -> bool:
-        bare = tuple(self._bare(line))
-        return any(title[: len(bare)] == bare for title in self._titles)
 
     def _bare(self, line: list[str]) -> list[str]:
         rest = line[1:] if line[0] in self._labels else line

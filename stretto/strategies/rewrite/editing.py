@@ -153,5 +153,4 @@ class Editing:
         anew = sum(len(each.piece.visible_text) for each in edited if each.anew is not None)
         changed = anew + sum(max(len(edit.old), len(edit.new)) for edit in made)
         self.runner.known.history.note_change(self.given.change, changed / max(1, len(self.given.text)))
-        places = "place" if len(made) == 1 else "places"
-        return f"Changed in {len(made)} {places} by edits."
+        return f"Changed in {len(made)} place{'' if len(made) == 1 else 's'} by edits."

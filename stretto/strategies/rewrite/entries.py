@@ -279,8 +279,7 @@ def _of_cue(text: str) -> str:
 
 
 def _cue(text: str, _: Entry, *, newline: str) -> str:
-    lines = [line.strip() for line in _of_cue(text).splitlines() if line.strip()]
-    return newline.join(lines)
+    return newline.join(line.strip() for line in _of_cue(text).splitlines() if line.strip())
 
 
 def _messages(text: str, *, translates: bool) -> Iterator[Entry]:

@@ -71,7 +71,7 @@ def is_prose(info: str, content: str) -> bool:
     text = _ADDRESS.sub("x", _LINK.sub(r"\1", _FENCED.sub("", content[:_JUDGED])))
     text, holes = _HOLES.subn("x", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    signed = [line for line in lines if _has_sign(line)]
+    signed = [line for line in lines if _SIGN.search(line) or (line.endswith(";") and len(line.split()) < _CLAUSE)]
     words = text.split()
     odd = [word for word in words if _ODD.search(word)]
     if len(signed) > _SIGNED * len(lines) or len(odd) > _ODD_WORDS * len(words):
@@ -84,7 +84,3 @@ def is_prose(info: str, content: str) -> bool:
     if holes or called in _WRITTEN or _GREETS.match(text):
         return count >= _FEW and ends * _SENTENCE >= count
     return count >= _SOME and ends > 1 and ends * _SENTENCE >= count
-
-
-def _has_sign(line: str) -> bool:
-    return _SIGN.search(line) is not None or (line.endswith(";") and len(line.split()) < _CLAUSE)

@@ -45,7 +45,8 @@ class Shared:
         terms = found.get("terms")
         for term, becomes in terms.items() if isinstance(terms, dict) else ():
             if len(self.agreed) < MOST_TERMS and term not in self.given and term in source and _is_term(becomes):
-                self.agreed[term] = _plain(becomes)
+                # Without an explanation in brackets, which each piece would repeat.
+                self.agreed[term] = " ".join(becomes.split()).partition(" (")[0]
         named = {name: " ".join(how.split()) for name in _VOICE if isinstance(how := found.get(name), str)}
         self.voice = "\n".join(f"{name.capitalize()}: {how[: 4 * _LONGEST]}" for name, how in named.items() if how)
 
@@ -85,11 +86,6 @@ def read_object(text: str) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
     return {}
-
-
-def _plain(becomes: str) -> str:
-    """Return a rendering without an explanation in brackets, which each piece would repeat."""
-    return " ".join(becomes.split()).partition(" (")[0]
 
 
 def _is_term(value: object) -> bool:

@@ -60,7 +60,8 @@ class AnswerLimit:
         while True:
             others = [each for each in self._parts if _same_answer(each, part) and not each.discarded]
             reserved = sum(self._reserved.get(each, 0) for each in others)
-            left = (self._most or 0) - reserved - sum(_written(each) for each in others)
+            written = sum(each.usage.completion_tokens - each.usage.discarded_tokens for each in others)
+            left = (self._most or 0) - reserved - written
             if left >= wanted:
                 return wanted
             if not reserved:
@@ -77,7 +78,3 @@ class AnswerLimit:
 
 def _same_answer(one: RunningBranch, other: RunningBranch) -> bool:
     return (one.spec.choice, one.spec.version) == (other.spec.choice, other.spec.version)
-
-
-def _written(part: RunningBranch) -> int:
-    return part.usage.completion_tokens - part.usage.discarded_tokens

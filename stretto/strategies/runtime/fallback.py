@@ -62,7 +62,7 @@ class Fallback:
     """
 
     def __init__(self, models: Sequence[Backend] = (), unfit: Mapping[str, str] | None = None) -> None:
-        self._models = tuple(models)
+        self.models = tuple(models)
         self._unfit = dict(unfit or {})
         self._away: list[Failed] = []
         self._taken_over: list[_TakenOver] = []
@@ -80,13 +80,9 @@ class Fallback:
                 unfit[each.name] = str(error)
         return cls(fit, unfit)
 
-    @property
-    def models(self) -> Sequence[Backend]:
-        return self._models
-
     def chain(self, first: Backend, successors: Sequence[Backend] | None = None) -> FallbackChain:
         """Return the chain of models to try for a branch; ``successors`` replace the fallbacks of the answer."""
-        others = [each for each in (self._models if successors is None else successors) if each is not first]
+        others = [each for each in (self.models if successors is None else successors) if each is not first]
         return FallbackChain((first, *others), self._away, self._unfit if others or successors is None else {})
 
     def took_over(self, running: RunningBranch, failed: Sequence[Failed], *, kept: bool) -> None:
@@ -112,10 +108,10 @@ class FallbackChain:
     """The models of one branch, and how those before the current one have failed."""
 
     def __init__(self, models: Sequence[Backend], away: list[Failed], unfit: Mapping[str, str]) -> None:
+        self.failures: list[Failed] = []  # the models that have failed, in order, each with its last error
         self._left = list(models)
         self._away = away
         self._unfit = unfit
-        self._failed: list[Failed] = []  # each with its last error
         self._tried: list[Backend] = []
 
     def first(self) -> Backend:
@@ -124,25 +120,20 @@ class FallbackChain:
             return self._take(self._left[0])
         while (passed := self._known_away(self._left[0])) is not None:
             self._left.pop(0)
-            self._failed.append(passed)
+            self.failures.append(passed)
         return self._take(self._left[0])
 
     @property
-    def failures(self) -> Sequence[Failed]:
-        """The models that have failed, in order, each with its last error."""
-        return self._failed
-
-    @property
     def error(self) -> StrettoError:
-        by_models = [each.error for each in self._failed if isinstance(each.error, BackendError)]
+        by_models = [each.error for each in self.failures if isinstance(each.error, BackendError)]
         skipped = [f"{name} was not asked: {why}" for name, why in self._unfit.items()]
-        if len(self._failed) == 1 or len(by_models) < len(self._failed):
-            error = self._failed[-1].error
+        if len(self.failures) == 1 or len(by_models) < len(self.failures):
+            error = self.failures[-1].error
             if isinstance(error, BackendError):
                 for sentence in skipped:
                     error.remark(sentence)
             return error
-        causes = (_with_name(each) for each in self._failed)
+        causes = (_with_name(each) for each in self.failures)
         first = by_models[0]
         failure = AllModelsFailedError(
             " ".join(("Every model failed.", *causes, *skipped)),
@@ -160,9 +151,9 @@ class FallbackChain:
     def failed(self, backend: Backend, error: StrettoError, *, wrote: bool) -> None:
         """Note the error of a model's call; an error from before a breaker opened says more than the breaker's."""
         late = isinstance(error, StalledError) and not error.transient and not wrote
-        before = next((each for each in self._failed if each.backend is backend), None)
+        before = next((each for each in self.failures if each.backend is backend), None)
         if before is None:
-            self._failed.append(Failed(backend, error, late))
+            self.failures.append(Failed(backend, error, late))
         elif not isinstance(error, BreakerOpenError):
             before.error, before.late = _after(before.error, error), late
         if isinstance(error, _AWAY) and self._known_away(backend) is None:
@@ -181,7 +172,7 @@ class FallbackChain:
             other = self._left[0]
             if (passed := self._known_away(other)) is not None:
                 self._left.pop(0)
-                self._failed.append(passed)
+                self.failures.append(passed)
             elif too_long and not _is_larger(other, backend):
                 self._left.pop(0)
                 error.remark(f"{other.name} was not asked: its context window is no larger.")
@@ -193,7 +184,7 @@ class FallbackChain:
         """Return the model to ask once more with another prompt: the last that can answer; ``None``: none can."""
         vain = _HOPELESS if len(self._tried) == 1 else _AWAY
         for backend in reversed(self._tried):
-            found = next(each for each in self._failed if each.backend is backend)
+            found = next(each for each in self.failures if each.backend is backend)
             exhausted = isinstance(found.error, RateLimitedError) and not found.error.transient
             unsent = isinstance(found.error, BackendError) and not found.error.attempts
             if not (found.late or exhausted or unsent or isinstance(found.error, vain)):

@@ -124,7 +124,7 @@ class WrittenCalls:
 
     def warning(self, text: str) -> str:
         """Return the warning for an answer whose text contains a call; empty if it contains none."""
-        if not any(name in text for name in self._parameters if isinstance(name, str)):
+        if not any(name in text for name in self._parameters):
             return ""
         named = (value["name"] for each in json_in(text) for value in _values(each) if self._looks_like_one(value))
         if (name := next(named, None) or self._marked_in(text)) is None:

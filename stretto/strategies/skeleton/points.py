@@ -70,7 +70,9 @@ class PointsAnswer:
         ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
         if self._doubt or (len(self._known) < FEWEST_POINTS and not (self._known and ran_out)):
             return await self._go_on_straight(outline)
-        self._start_rest()
+        for point in self._known[len(self._written) :]:
+            self._written.append(self._runner.start(self._point_spec(point, len(self._known))))
+        self._place()
         warn_of_limits(self._request, self._runner)
         self._warn(outline)
         await self._runner.merge.finish()
@@ -93,11 +95,6 @@ class PointsAnswer:
                 self._written.append(self._runner.start(self._point_spec(point)))
         if len(self._known) >= FEWEST_POINTS and self._written:
             self._place()
-
-    def _start_rest(self) -> None:
-        for point in self._known[len(self._written) :]:
-            self._written.append(self._runner.start(self._point_spec(point, len(self._known))))
-        self._place()
 
     def _place(self) -> None:
         """Add the points that are being written to the answer."""

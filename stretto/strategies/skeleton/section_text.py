@@ -74,8 +74,7 @@ class SectionText:
             return line
         end = line[len(line.rstrip()) :]
         found = _HEADING.match(line.rstrip())
-        bold = _BOLD_LINE.match(line.rstrip())
-        named = found or bold
+        named = found or _BOLD_LINE.match(line.rstrip())
         if not self._begun and letters_of(line if named is None else named["text"]) == self._heading:
             return ""
         self._begun = self._begun or bool(line.strip())

@@ -62,7 +62,7 @@ def items_of(parse: Parse, words: float) -> int:
 def offer_skeleton(case: Case) -> Offer:
     """Offer parts in parallel if they suit the question, the model can plan them, and they save time."""
     by_points = is_by_points(case.request, case.family)
-    forecast = partial(points_forecast if by_points else sections_forecast, case)
+    forecast = partial(forecast_of, case)
     sure, needed = case.judgement.skeleton, case.threshold
     suits = sure >= needed and not case.judgement.unsure
 

@@ -53,9 +53,8 @@ async def write_in_form(
     """
     if runner.capabilities.regex:
         await running.begun()
-        if not (
-            unenforced := running.metadata.unheld
-        ):  # only fitting tokens can be sampled: a second try changes nothing
+        unenforced = running.metadata.unheld
+        if not unenforced:  # only fitting tokens can be sampled: a second try changes nothing
             runner.merge.add_branch(running)
             await running.ended()
             return running, _value(runner, running, fit(running.text, request.options))
