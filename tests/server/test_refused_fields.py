@@ -71,8 +71,8 @@ async def test_fields_of_anthropic_without_effect_are_warned_of(live, stream):
                 told = [event.stretto async for event in events if event.type == "message_delta"][-1]
         else:
             told = (await client.messages.create(**ANTHROPIC, extra_body=FEATURES)).stretto
-    named = [warning["message"].split(" ")[0] for warning in told["warnings"]]
-    assert named == ["top_k", "thinking.budget_tokens", "service_tier"]
+    named = [(warning["code"], warning["message"].split(" ")[0]) for warning in told["warnings"]]
+    assert named == [("option", name) for name in ("top_k", "thinking.budget_tokens", "service_tier")]
 
 
 async def test_a_stop_sequence_that_the_backend_does_not_tell_of_is_warned_of():
@@ -81,7 +81,7 @@ async def test_a_stop_sequence_that_the_backend_does_not_tell_of_is_warned_of():
         free = await client.messages.create(**ANTHROPIC)
     assert (stopped.content[0].text.strip(), stopped.stop_reason) == ("One, two,", "end_turn")
     (warning,) = stopped.stretto["warnings"]
-    assert warning["message"].startswith("stop_reason may be stop_sequence:")
+    assert (warning["code"], "stop_reason" in warning["message"]) == ("option", True)
     assert free.stretto["warnings"] == []
 
 

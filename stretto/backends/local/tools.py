@@ -17,6 +17,7 @@ from typing import Any
 from stretto.backends.base import ModelRequest
 from stretto.local_engine.model.loading.source import Source
 from stretto.markup.forms import PLAIN, MarkupForm, form_of
+from stretto.values.answer_warning import AnswerWarning
 from stretto.values.errors import RequestRejectedError
 from stretto.values.request import ACCOMPANYING
 
@@ -112,9 +113,10 @@ def left_out(template: object, prompt: ModelRequest, backend: str) -> tuple[str,
     names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
     names = [each for each in names if each != "reasoning_effort" or not reads(each)]
     unread = [name for name in _given(prompt) if not reads(name)]
-    warnings = [f"{' and '.join(names)} had no effect: {backend} has nothing like it."] if names else []
+    idle = [f"{' and '.join(names)} had no effect: {backend} has nothing like it."] if names else []
     if unread:
-        warnings.append(f"{' and '.join(unread)} had no effect: the chat template of {backend} does not read it.")
+        idle.append(f"{' and '.join(unread)} had no effect: the chat template of {backend} does not read it.")
+    warnings: list[str] = [AnswerWarning(each, "option") for each in idle]
     if template is None:
         warnings.append(
             f"{backend} has no chat template: it gets the messages as plain text, and may continue them instead "

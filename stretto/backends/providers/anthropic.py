@@ -31,6 +31,7 @@ from stretto.backends.providers.remote import RemoteBackend
 from stretto.backends.providers.transport.http_clients import async_client
 from stretto.backends.providers.transport.long_bodies import around_the_sdk, post_very_long
 from stretto.values.answer import Usage
+from stretto.values.answer_warning import AnswerWarning
 from stretto.values.request import GenerationOptions
 
 _DEFAULT_MAX_TOKENS = 16_384  # the API requires a number; thinking counts towards it
@@ -82,7 +83,8 @@ class AnthropicBackend(RemoteBackend):
     def left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
         """Return warnings for the fields that only OpenAI's API has."""
         names = [name for name in prompt.extra if name in OPENAI_ONLY]
-        return (f"{' and '.join(names)} had no effect: {self.name} has nothing like it.",) if names else ()
+        warning = f"{' and '.join(names)} had no effect: {self.name} has nothing like it."
+        return (AnswerWarning(warning, "option"),) if names else ()
 
     async def send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
         """Start a stream of the SDK; a very long conversation bypasses its models."""

@@ -50,6 +50,7 @@ from stretto.backends.providers.transport.proxies import proxy_to
 from stretto.backends.tenants import cache_salt
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.answer import Usage
+from stretto.values.answer_warning import AnswerWarning
 from stretto.values.errors import BackendError, StrettoError
 from stretto.values.request import GenerationOptions
 from stretto.values.token_records import TokenLogprob
@@ -240,7 +241,8 @@ class OpenAIBackend(RemoteBackend):
     def left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
         """Return warnings for the fields of open models that the API lacks."""
         given = () if self.compatible else sorted(_OF_OPEN_MODELS & prompt.extra.keys())
-        return tuple(f"{name} had no effect: {self.name} has nothing like it." for name in given)
+        warnings = (f"{name} had no effect: {self.name} has nothing like it." for name in given)
+        return tuple(AnswerWarning(each, "option") for each in warnings)
 
     async def send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
         """Start a stream of the SDK; a very long conversation bypasses its models."""
