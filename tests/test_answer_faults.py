@@ -146,7 +146,7 @@ async def test_a_first_text_that_is_late_is_not_asked_for_again_in_any_way(provi
         answer = await ask(stretto)
     assert answer.usage.retries == 0
     assert sum(OUTLINE in request.prompt for request in server.requests) == 1
-    assert any("first_text_s" in warning for warning in answer.warnings)
+    assert [(warning.code, "first_text_s" in warning) for warning in answer.warnings] == [("strategy", True)]
 
 
 @pytest.mark.parametrize("kind", ["reset", "stall", "broken", "error", "cut"])
@@ -168,7 +168,7 @@ async def test_a_branch_that_fails_for_good_keeps_its_title_and_the_others_live(
     assert answer.text.endswith("3. **Brakes**: Test them before every ride.")
     assert answer.finish_reason == "error"
     assert [branch.id for branch in answer.branches if branch.status == "failed"] == ["point-2"]
-    assert len(answer.warnings) == 1
+    assert [(warning.code, warning.part) for warning in answer.warnings] == [("part_missing", "point-2")]
 
 
 async def test_an_endpoint_that_is_down_is_one_clear_error(provider):
@@ -231,7 +231,7 @@ async def test_an_empty_outline_goes_on_straight(provider):
     async with serving(provider, Script(texts={OUTLINE: ""})) as (stretto, _):
         answer = await ask(stretto)
     assert answer.text == "A straight answer."
-    assert len(answer.warnings) == 1
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
 
 
 async def test_a_hostile_outline_is_cut_and_stays_text(provider):

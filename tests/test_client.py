@@ -269,9 +269,7 @@ async def test_a_model_that_reads_no_history_is_shown_the_question_alone_and_the
         alone = await stretto.ask("And a scooter?", strategy="direct")
     assert not any("bicycle" in message.content for prompt, _ in backend.calls for message in prompt.messages)
     assert "Be kind." in backend.calls[0][0].messages[0].content
-    assert answer.warnings[0].startswith(
-        "The turns before the question were left out: scripted:model reads single questions"
-    )
+    assert answer.warnings[0].code == "unread"
     assert not alone.warnings
 
 

@@ -94,9 +94,9 @@ def test_where_a_plan_saves_too_little_the_answer_is_straight_and_never_by_point
     route = general(
         f"{ADVICE} In 200 words.", preference="fastest"
     )  # the first token of each call is assumed to take long
-    assert route.strategy == "direct"
+    assert (route.strategy, route.code) == ("direct", "gain")
     saved = f"about {route.forecast['skeleton'].seconds:.1f} s against {route.forecast['direct'].seconds:.1f} s"
-    assert f"although sections in parallel would serve: it would take {saved}, too little gained." in route.reason
+    assert saved in route.reason
 
 
 @pytest.mark.parametrize("preference", ["balanced", "careful"])
@@ -114,8 +114,8 @@ def test_a_list_whose_items_are_long_is_planned_and_one_of_short_items_is_straig
         assert route.reason.startswith("A plan first, then its items in parallel")
         assert general(f"{question} In 900 words.").strategy == "direct"
     short = general(f"{prompt} In 300 words.", preference="fastest")
-    assert short.strategy == "direct"
-    assert f"items would be short, about {each} words each" in short.reason
+    assert (short.strategy, short.code) == ("direct", "gain")
+    assert f"{each} words" in short.reason
 
 
 @pytest.mark.parametrize("preference", ["fastest", "balanced", "careful"])
@@ -225,7 +225,7 @@ def test_a_list_whose_items_belong_together_is_written_straight_through(prompt):
 def test_a_list_that_belongs_together_is_not_taken_apart_however_sure_the_words_are_and_the_cause_says_why():
     route = fixed(0.1, prompt="Compare these\n\n- Oslo\n- Riga\n- Turin", shape="items")
     assert (route.strategy, route.code) == ("direct", "doubt")
-    assert 'needs all items together ("Compare")' in route.reason
+    assert '"Compare"' in route.reason
 
 
 def test_the_form_of_a_list_decides_where_the_words_leave_doubt():
@@ -234,7 +234,7 @@ def test_the_form_of_a_list_decides_where_the_words_leave_doubt():
     words = "apple\nbread\ncheese\nmilk"
     route = Router(model=model).decide(Request.of(f"Translate into French\n\n{words}"), {"main": backend()})
     assert (route.strategy, route.confidence) == ("items", 0.95)
-    assert "a list of 4, with one task for each" in route.reason
+    assert "list of 4" in route.reason
     assert Router(model=model).decide(Request.of(f"Sort\n\n{words}"), {"main": backend()}).strategy == "direct"
 
 
@@ -353,7 +353,7 @@ def test_thresholds_of_the_committed_model_rise_with_care():
 @pytest.mark.parametrize("strategy", ["direct", "skeleton", "items"])
 def test_a_strategy_the_caller_names_is_taken_and_the_shape_still_told(strategy):
     route = decide(POEM, strategy=strategy)
-    assert (route.strategy, route.code, route.reason) == (strategy, "asked", "Asked for by the caller.")
+    assert (route.strategy, route.code) == (strategy, "asked")
     assert route.shape == "prose"
     assert route.probabilities["prose"] > 0.5
 

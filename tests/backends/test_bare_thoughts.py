@@ -210,7 +210,7 @@ async def test_an_answer_of_a_model_that_had_none_before_is_told_and_the_next_on
     async with ScriptedServer(lambda _: replies.pop(0)) as server, client(server) as stretto:
         answers = [await stretto.ask("Why?", strategy="direct") for _ in range(3)]
     assert [answer.text == "Yes." for answer in answers] == [True, False, True]
-    assert "wrote its thoughts into the answer" in " ".join(map(str, answers[1].warnings))
+    assert "thoughts" in answers[1].warnings[0]
     assert answers[2].warnings == ()
 
 

@@ -189,7 +189,7 @@ async def test_an_outline_that_fails_for_good_does_not_cost_the_straight_answer(
                 "How do I look after a bicycle?", strategy="skeleton", strategy_options={"form": "points"}
             )
     assert answer.text == "A straight answer."
-    assert any("no outlines here" in warning for warning in answer.warnings)
+    assert [(warning.code, "no outlines here" in warning) for warning in answer.warnings] == [("strategy", True)]
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429])

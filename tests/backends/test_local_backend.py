@@ -398,8 +398,8 @@ async def test_what_went_wrong_without_harm_to_the_answer_comes_with_its_last_ch
         *before, last = await collect(backend, max_tokens=8, decoding="suffix")
     assert not any(chunk.warnings for chunk in before)
     all_drafters.cache_clear()
-    told = last.warnings[1:]  # behind that there is no chat template
-    assert told == (f"local:{folder}: suffix failed and drafts no more (RuntimeError: no more ideas).",)
+    (told,) = last.warnings[1:]  # behind that there is no chat template
+    assert "RuntimeError: no more ideas" in told
 
 
 async def test_chunks_tell_how_far_a_call_has_come_on_its_way_to_the_first_text(folder):

@@ -310,10 +310,7 @@ async def test_what_one_client_learned_the_next_one_knows():
         for _ in range(2):
             async with AsyncStretto("openai:some-model", base_url=server.openai_url) as stretto:
                 answer = await stretto.ask("Why?", strategy="direct", temperature=0.5, seed=1, logprobs=2)
-            assert answer.warnings == (
-                "temperature=0.5 and seed=1 had no effect: openai:some-model does not take them.",
-                "logprobs=2 was asked for, and openai:some-model returned none.",
-            )
+            assert [warning.code for warning in answer.warnings] == ["option", "option"]
     assert len(server.requests) == 5
     assert not {"temperature", "seed", "logprobs", "top_logprobs"} & server.requests[-1].body.keys()
 
@@ -325,7 +322,7 @@ async def test_several_answers_become_several_calls_where_n_is_refused():
     ):
         first = await stretto.ask("Why?", n=2)
         second = await stretto.ask("Why?", n=2)
-    assert first.warnings == ("n=2 was asked for, and openai:some-model gave one answer.",)
+    assert [warning.code for warning in first.warnings] == ["option"]
     assert (len(second.choices), second.warnings) == (2, ())
 
 

@@ -61,7 +61,7 @@ async def test_what_is_learned_is_kept_and_the_cascade_goes_by_it():
     easy = await stretto.ask("What is easy 3 and 1?", strategy="cascade")
     hard = await stretto.ask("What is hard 3 and 1?", strategy="cascade")
     assert (easy.branches[-1].model, hard.branches[-1].model) == (SMALL, LARGE)
-    assert "and -1.05 is needed, as learned from 24 questions on" in easy.route.reason
+    assert all(value in easy.route.reason for value in ("-1.05", "24 questions"))
 
 
 @pytest.mark.thorough

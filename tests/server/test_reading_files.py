@@ -30,7 +30,8 @@ async def test_what_was_guessed_of_a_file_is_a_warning_of_the_answer():
         }
         answer = await http.post("/v1/chat/completions", json=asked)
     assert read["text"] == "Die Miete beträgt 900 €."
-    assert "Of 'a.txt', which is not UTF-8, the encoding was guessed: Windows-1252." in answer.text
+    (warning,) = answer.json()["stretto"]["warnings"]
+    assert (warning["code"], "Windows-1252" in warning["message"]) == ("unread", True)
 
 
 @pytest.mark.parametrize("name", ["%00", "a%00b.txt", "a" * 400 + ".txt", "a%0Ab.txt", "", "/"])
