@@ -7,6 +7,7 @@ from raw_streams import Anthropic, OpenAI, raw
 from talking import KEY, hear
 
 from stretto import AsyncStretto
+from stretto.backends.base import ModelRequest
 from stretto.backends.registry import open_backend
 from stretto.testing.protocols import RawResponse
 from stretto.testing.server import ScriptedServer
@@ -41,6 +42,12 @@ async def test_options_that_a_model_does_not_take_are_named_in_the_warnings():
         assert answer.text == "Yes."
         told = [(warning.code, warning.partition(" had ")[0]) for warning in answer.warnings]
         assert told == ([("option", left_out)] if left_out else [])
+
+
+async def test_arguments_of_a_chat_template_are_named_where_openai_answers():
+    prompt = ModelRequest((), extra={"chat_template_kwargs": {"enable_thinking": True}})
+    found = open_backend("openai:gpt-5", api_key=KEY).left_out(prompt)
+    assert [(warning.code, warning.split()[0]) for warning in found] == [("option", "chat_template_kwargs")]
 
 
 async def test_an_option_that_turned_out_to_be_refused_is_named_too():
