@@ -40,7 +40,7 @@ async def test_the_servers_own_log_probabilities_tell_how_sure_it_is(llamacpp):
         answer = await stretto.ask(CAPITAL, strategy="cascade", strategy_options={"threshold": -9.0}, **SHORT)
     await small.aclose()
     assert answer.branches[0].model == "llamacpp:smollm2"
-    assert "llamacpp:smollm2 answered: the mean log-probability of its tokens is -" in answer.route.reason
+    assert "log-probability" in answer.route.reason
 
 
 async def test_a_bound_is_learned_from_the_answers_of_both(both):
