@@ -94,7 +94,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 docs: $(VENV)/.dev
-	$(BIN)/python docs/make_cli.py > docs/cli.md
+	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_reference.py
 
 docs-site: build/docs/.ready

@@ -1,10 +1,10 @@
-"""Write `docs/cli.md` from the help texts of the program: ``python docs/make_cli.py > docs/cli.md``."""
+"""Write `docs/cli.md` from the help texts of the program: ``python docs/make_cli.py``."""
 
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
+from pathlib import Path
 
 from typer.testing import CliRunner
 
@@ -203,4 +203,4 @@ def example() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    Path(__file__).with_name("cli.md").write_text(reference(), encoding="utf-8")

@@ -11,7 +11,7 @@ from anyio.abc import SocketAttribute
 
 from stretto import AsyncStretto, Settings, UnknownModelError
 from stretto.backends.registry import open_backend
-from stretto.cli.commands.examination import look_at_backends
+from stretto.cli.commands.examination import look_at_backends, variables
 from stretto.cli.options import complete_model
 from stretto.foundation import plugins
 from stretto.local_engine.drafting.catalogue import all_drafters
@@ -81,6 +81,7 @@ async def test_each_of_the_three_is_found_by_its_name(package):
 def test_its_provider_is_named_beside_those_of_the_library(package):
     verdicts = {each.backend: each for each in look_at_backends({}, None)}
     assert verdicts["acme"].why == "ACME_API_KEY is not set. Set it"
+    assert {"ACME_API_KEY", "ACME_BASE_URL"} <= set(variables())
     assert next(each for each in look_at_backends({"ACME_API_KEY": "k"}, None) if each.backend == "acme").works
     assert complete_model("ac") == ["acme:"]
     with pytest.raises(UnknownModelError, match="acme:MODEL"):

@@ -48,7 +48,7 @@ async def test_the_reading_has_a_budget_of_calls_and_what_it_does_not_reach_is_n
     assert len(reading) == 3
     assert str(FACTS["name0"]) in answer.text
     assert answer.branches[-1].kind == "direct"
-    assert [(each.code, "reading_calls=3" in each) for each in answer.warnings] == [("part_missing", True)]
+    assert [(each.code, "reading_calls=3" in each) for each in answer.warnings] == [("unread", True)]
 
 
 async def test_the_reading_has_a_budget_of_tokens():
@@ -57,7 +57,7 @@ async def test_the_reading_has_a_budget_of_tokens():
     answer = await ask(backend, QUESTION, haystack(8, FACTS), strategy_options=options)
     spent = sum(branch.usage.total_tokens for branch in answer.branches if branch.kind == "passage")
     assert 0 < spent <= 4_000
-    assert [w.code for w in answer.warnings if "reading_tokens=4000" in w] == ["part_missing"]
+    assert [w.code for w in answer.warnings if "reading_tokens=4000" in w] == ["unread"]
 
 
 async def test_putting_together_has_a_budget_and_the_findings_stand_where_it_ends():

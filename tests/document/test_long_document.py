@@ -124,7 +124,7 @@ async def test_what_could_not_be_read_is_told_and_the_rest_answers():
     failed = [record for record in found.passages if record.status == "failed"]
     assert broken == 2 * len(failed) > 0
     told = f"{len(failed)} of {len(found.passages)} "
-    assert [(each.code, told in each) for each in found.warnings] == [("part_missing", True)]
+    assert [(each.code, told in each) for each in found.warnings] == [("unread", True)]
 
 
 async def test_where_no_passage_can_be_read_the_error_is_raised():
@@ -164,7 +164,7 @@ async def test_a_deadline_that_ends_while_reading_still_gives_an_answer():
     found = await ask(scripted(slow), "What is the code of name3?", haystack(10, FACTS), deadline_s=3)
     assert stuck
     assert "1021" in found.text
-    assert "part_missing" in [warning.code for warning in found.warnings]
+    assert "unread" in [warning.code for warning in found.warnings]
 
 
 async def test_findings_that_do_not_fit_are_collapsed_and_stay_quoted():

@@ -121,7 +121,13 @@ def charge(error: BackendError, usage: Usage) -> None:
 
 
 def translate(
-    error: Exception, backend: str, *secrets: str, endpoint: str = "", proxy: str = "", started: bool = False
+    error: Exception,
+    backend: str,
+    *secrets: str,
+    endpoint: str = "",
+    proxy: str = "",
+    started: bool = False,
+    retry_header: str = "",
 ) -> BackendError:
     """Return our error for what an SDK raised.
 
@@ -142,7 +148,8 @@ def translate(
         if isinstance(error, _UNREADABLE) or (started and isinstance(error, _NO_MODEL)):
             return _unreadable(error, backend, secrets)
         return _by_its_words(error, backend, secrets)
-    headers = kept_headers(getattr(getattr(error, "response", None), "headers", None), *secrets)
+    received = getattr(getattr(error, "response", None), "headers", None)
+    headers = kept_headers(received, *secrets, retry_header=retry_header)
     words = words_of(body) or _own_words(error, names)
     return _answered(status, body, words, secrets, backend, headers=headers)
 

@@ -81,6 +81,7 @@ class RemoteBackend(ABC):
         framing: the format of the stream: ``"events"``, server-sent ones, or ``"lines"``, each a JSON object.
         key_variable: the environment variable of the key; by default ``PROVIDER_API_KEY``.
         url_variable: the environment variable of another address; by default ``PROVIDER_BASE_URL``.
+        retry_header: the response header with the seconds that the server asks to wait, if it is not ``Retry-After``.
         sdk: the module to import before the first call; none for plain HTTP.
         lacks: request options that the API has no parameter for; ``Answer.warnings`` names them.
         takes: which of ``"tools"``, ``"media"`` and ``"json_schema"`` its `parameters` send. Of the others, schemas
@@ -95,6 +96,7 @@ class RemoteBackend(ABC):
     framing: ClassVar[Framing] = "events"
     key_variable: ClassVar[str]
     url_variable: ClassVar[str]
+    retry_header: ClassVar[str] = ""
     sdk: ClassVar[str] = ""
     lacks: ClassVar[frozenset[str]] = frozenset()
     takes: ClassVar[frozenset[Literal["tools", "media", "json_schema"]]] = frozenset()
@@ -447,7 +449,8 @@ class RemoteBackend(ABC):
             return BackendError(f"{self.name} was closed while it was answering.", backend=self.name)
         proxy = "" if self._proxy is None else self._proxy.name
         key = self._key.get_secret_value()
-        failure = translate(error, self.name, key, endpoint=self.endpoint, proxy=proxy, started=started)
+        where = {"endpoint": self.endpoint, "proxy": proxy, "retry_header": self.retry_header}
+        failure = translate(error, self.name, key, started=started, **where)
         if proxy and failure.status in _OF_PROXIES and self._url.startswith("http:"):
             failure.remark(f"It was sent through the proxy {proxy}, which may have answered itself.")
         return failure

@@ -83,7 +83,7 @@ def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Fin
         settings_file=str(settings_file()),
         settings_file_exists=settings_file().is_file(),
         settings_error=settings_error,
-        environment={name: bool(environ.get(name, "").strip()) for name in (*_variables(), *_own(environ))},
+        environment={name: bool(environ.get(name, "").strip()) for name in (*variables(), *_own(environ))},
         backends=look_at_backends(environ, torch_error, engine_error),
         default_model=model,
         default_because=because,
@@ -170,9 +170,9 @@ def _with_keys() -> list[str]:
     return [name for name, provider in PROVIDERS.items() if not provider.on_this_machine]
 
 
-def _variables() -> list[str]:
+def variables() -> list[str]:
     """Return the environment variables that are read, without Stretto's own."""
-    named = _with_keys()
+    named = [*_with_keys(), *(name for name in plugins.names("backends") if name not in PROVIDERS)]
     return [*map(key_variable_of, named), *map(url_variable_of, named), "HF_TOKEN"]
 
 

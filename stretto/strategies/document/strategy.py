@@ -271,7 +271,7 @@ class _Run:
             self.runner.warn(
                 f"{len(failed)} of {len(records)} passages could not be read: {self._listed(failed)}. "
                 f"The first cause: {failed[0].error}",
-                "part_missing",
+                "unread",
             )
         if cut_off := [record for record in records if record.cut_off]:
             self.runner.warn(
@@ -286,7 +286,7 @@ class _Run:
                 "unread",
             )
         if unfounded := sum(record.unfounded for record in records):
-            self.runner.warn(f"{unfounded} quotations that do not occur in their passage were dropped.", "quotation")
+            self.runner.warn(f"Quotations that do not occur in their passage were dropped: {unfounded}.", "quotation")
 
     def _listed(self, records: Sequence[PassageRecord]) -> str:
         """Return the places of these passages, with neighbours merged."""

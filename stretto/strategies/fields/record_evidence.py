@@ -115,8 +115,8 @@ class EvidenceRun(RecordRun):
             self.result = replace(self.result, citations=tuple(numbered))
         if self.unfounded:
             self.runner.warn(
-                f"{self.unfounded} quotations that do not occur in the documents were dropped, with the values that "
-                "rested on nothing else.",
+                f"Quotations that do not occur in the documents were dropped, with the values that rested on nothing "
+                f"else: {self.unfounded}.",
                 "quotation",
             )
         return reason

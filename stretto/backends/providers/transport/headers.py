@@ -23,13 +23,14 @@ _DURATION = re.compile(r"(?<!\d)(\d++(?:\.\d++)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
-def kept_headers(headers: Mapping[str, str] | None, *secrets: str) -> dict[str, str]:
-    """Keep the rate limits and the request id of a response, names in lower case, without keys."""
-    return {
-        name.lower(): redact(value[:_LONGEST_VALUE], *secrets)
-        for name, value in (headers or {}).items()
-        if _KEPT.match(name.lower())
-    }
+def kept_headers(headers: Mapping[str, str] | None, *secrets: str, retry_header: str = "") -> dict[str, str]:
+    """Keep the rate limits and the request id of a response, names in lower case, without keys.
+
+    ``retry_header``: the server's own name for ``retry-after``.
+    """
+    named = {name.lower(): redact(value[:_LONGEST_VALUE], *secrets) for name, value in (headers or {}).items()}
+    kept = {name: value for name, value in named.items() if _KEPT.match(name)}
+    return kept | ({"retry-after": named[retry_header.lower()]} if retry_header.lower() in named else {})
 
 
 def number(value: str | None) -> float | None:
