@@ -178,13 +178,14 @@ def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str,
     read = read_json(body)
     if is_error(read) or (isinstance(read, Mapping) and detail_of(read).get("message")):
         return _answered(_status(None, read) or 500, read, words_of(read), secrets, backend, headers=headers)
+    excerpt = redacted_line(body[:_LOOKED_AT].decode(errors="replace"), *secrets)
     error = StreamBrokenError(
-        f"{backend} answered, but not with a stream of events: {_excerpt(body, secrets)}. "
+        f"{backend} answered, but not with a stream of events: {excerpt[:200] or 'nothing'}. "
         "Check base_url and any proxy in between.",
         backend=backend,
         headers=headers,
     )
-    error.server_message = redacted_line(body[:_LOOKED_AT].decode(errors="replace"), *secrets)
+    error.server_message = excerpt
     return error
 
 
@@ -211,10 +212,6 @@ def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> Bac
     )
     broken.server_message = excerpt
     return broken
-
-
-def _excerpt(body: bytes, secrets: tuple[str, ...]) -> str:
-    return redacted_line(body[:_LOOKED_AT].decode(errors="replace"), *secrets)[:200] or "nothing"
 
 
 def _unconnected(
@@ -347,8 +344,7 @@ def _kind_of(
     if status == 500 and _OF_THE_REQUEST.search(message):
         status = 400
     if status >= 500:
-        passing = status not in {501, 505}
-        return ServerFailedError, "failed", "Ask again later, or use another model.", passing
+        return ServerFailedError, "failed", "Ask again later, or use another model.", status not in {501, 505}
     return _KINDS.get(status, _REJECTED)
 
 

@@ -190,7 +190,7 @@ class _Run:
 
     async def _say_nothing(self, records: Sequence[PassageRecord], skipped: int) -> None:
         """Answer that nothing was found, or that the model could not search, in the requested form."""
-        reading, request = self.reading, self.reading.request
+        reading = self.reading
         kinds = kinds_of(reading, records, skipped)
         cannot = "unable" in kinds
         self.runner.warn(warning_of(reading, records), "unread")
@@ -202,8 +202,7 @@ class _Run:
             self.runner.warn("No part of the documents supports what the answer says in its form.", "quotation")
             await self.runner.merge.finish()
             return
-        text = in_words(request, *kinds)
-        task = reading.task
+        task, text = reading.task, in_words(reading.request, *kinds)
         if task.kind == "extract" and not cannot and (task.json or task.counts):
             empty = "[]" if task.json else "0"
             text = f"{empty}\n\n{text}" if task.counts and kinds != ("nothing",) else empty

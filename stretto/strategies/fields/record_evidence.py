@@ -89,7 +89,9 @@ class _Windows:
         library = self.library
         texts = []
         for place in places:
-            at = "" if len(places) == len(library.documents) else f", {library.where(*_span(place))}"
+            chunk = place.chunk
+            where = library.where(place.document, chunk.start, chunk.end)
+            at = "" if len(places) == len(library.documents) else f", {where}"
             texts.append(f'Document "{library.titles[place.document]}"{at}:\n\n{library.text(place)}')
         return as_data("\n\n".join(texts), library.fence)
 
@@ -233,7 +235,3 @@ def _not_quoted(value: Any, cited: Sequence[Citation]) -> str | None:
     digits = "".join(_DIGITS.findall(text.removesuffix(".0"))).rstrip("0") or "0"
     there = "".join("".join(_DIGITS.findall(each.quote)) + " " for each in cited)
     return None if digits in there else text
-
-
-def _span(place: Place) -> tuple[int, int, int]:
-    return place.document, place.chunk.start, place.chunk.end
