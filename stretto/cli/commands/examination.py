@@ -63,7 +63,7 @@ class Findings:
         return self.settings_error is None and any(verdict.works for verdict in self.backends)
 
 
-def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Findings:
+def examine(open_client: Opener) -> Findings:
     """Run all checks."""
     from stretto.config.settings import Settings, settings_file  # noqa: PLC0415 - keeps `stretto --help` light
 
@@ -75,6 +75,7 @@ def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Fin
     except StrettoError as error:
         settings_error = str(error)
     model, because = _default(open_client)
+    environ, own = os.environ, sorted(name for name in os.environ if name.startswith("STRETTO_"))
     return Findings(
         python=f"{platform.python_version()} ({platform.python_implementation()})",
         system=f"{platform.system()} {platform.machine()}",
@@ -83,7 +84,7 @@ def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Fin
         settings_file=str(settings_file()),
         settings_file_exists=settings_file().is_file(),
         settings_error=settings_error,
-        environment={name: bool(environ.get(name, "").strip()) for name in (*variables(), *_own(environ))},
+        environment={name: bool(environ.get(name, "").strip()) for name in (*variables(), *own)},
         backends=look_at_backends(environ, torch_error, engine_error),
         default_model=model,
         default_because=because,
@@ -208,10 +209,6 @@ def _default(open_client: Opener) -> tuple[str | None, str]:
     except StrettoError as error:
         return None, str(error)
     return client.backends["main"].name, client.model_reason or "The settings name it."
-
-
-def _own(environ: Mapping[str, str]) -> list[str]:
-    return sorted(name for name in environ if name.startswith("STRETTO_"))
 
 
 def _version(name: str) -> str | None:

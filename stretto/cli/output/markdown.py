@@ -189,9 +189,8 @@ class Flow:
         if not old:
             gap, self._gap = self._gap, ""
             return gap + "\n".join(line.text for line in lines)
-        same = next((at for at, (one, other) in enumerate(zip(old, lines, strict=False)) if one != other), None)
-        if same is None:
-            same = min(len(old), len(lines))
+        shorter = min(len(old), len(lines))
+        same = next((at for at in range(shorter) if old[at] != lines[at]), shorter)
         if same == len(old) == len(lines):
             return ""
         if same == len(old):
