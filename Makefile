@@ -30,7 +30,7 @@ demo: $(VENV)/.demo
 
 # What takes one processor, side by side.
 test:
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target types $(VENV)/.compiled lint
+	$(MAKE) --no-print-directory --jobs=2 types $(VENV)/.compiled lint
 	$(MAKE) --no-print-directory suite
 
 suite: $(VENV)/.compiled

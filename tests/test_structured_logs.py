@@ -42,6 +42,12 @@ async def test_an_answer_is_one_line_with_its_figures(lines):
     assert "oak" not in json.dumps(lines())
 
 
+async def test_parts_that_were_cut_are_named(lines):
+    await ask(Reply("Under the", finish_reason="length"))
+    [line] = [line for line in lines() if line.get("event") == "answered"]
+    assert (line["cut_branches"], line["failed_branches"]) == (["direct"], [])
+
+
 async def test_questions_and_answers_are_logged_where_that_is_set(lines):
     await ask("Under the oak.", log_text=True)
     [line] = [line for line in lines() if line.get("event") == "answered"]

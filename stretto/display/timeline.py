@@ -122,7 +122,7 @@ def _legend(y: float) -> str:
         parts.append(_text(x + 20, y, meaning, "dim"))
         x += 30 + 6.2 * len(meaning)
     parts.append(f'<line class="waiting" x1="{x}" x2="{x + 16}" y1="{y - 4}" y2="{y - 4}"/>')
-    parts.append(_text(x + 22, y, "next in line", "dim"))
+    parts.append(_text(x + 22, y, "next in line   × failed or dropped   … cut", "dim"))
     return "".join(parts)
 
 

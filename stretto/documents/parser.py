@@ -81,6 +81,7 @@ class Parser:
         if process is not None:
             with suppress(OSError), process:  # closes its pipes; what a broken one has buffered cannot be written
                 process.kill()
+                process.wait()  # also where a pipe that somebody closed cannot be closed again
 
     def _reply_to(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[str, bytes]:
         """Return the kind and content of the process's reply; an empty kind if it has ended."""

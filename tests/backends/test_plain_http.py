@@ -131,9 +131,11 @@ async def test_a_failure_is_one_of_ours_without_the_key(response, error):
 
 async def test_a_wait_is_read_from_the_header_that_the_provider_names(monkeypatch):
     monkeypatch.setattr(Acme, "retry_header", "Wait-Seconds")
-    with pytest.raises(RateLimitedError) as raised:
-        await heard(RawResponse([b"slow"], status=429, headers={"wait-seconds": "3"}))
-    assert raised.value.retry_after_s == 3
+    whole = {"wait-seconds": "3", "content-type": "application/json"}
+    for status, body in ((429, b"slow"), (200, b'{"error": {"code": 429, "message": "slow"}}')):
+        with pytest.raises(RateLimitedError) as raised:
+            await heard(RawResponse([body], status=status, headers=whole))
+        assert raised.value.retry_after_s == 3
 
 
 async def test_it_keeps_the_contract_and_leaves_nothing_open():

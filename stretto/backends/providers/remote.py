@@ -407,7 +407,8 @@ class RemoteBackend(ABC):
         pieces = self.read_whole(read) if isinstance(read, Mapping) and not is_error(read) else ()
         if not pieces:
             key = self._key.get_secret_value()
-            raise not_a_stream(body, self.name, key, headers=kept_headers(arrival.headers, key))
+            headers = kept_headers(arrival.headers, key, retry_header=self.retry_header)
+            raise not_a_stream(body, self.name, key, headers=headers)
         return pieces
 
     def _bare_thoughts(self, prompt: ModelRequest) -> bool | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -173,8 +174,18 @@ def _with_keys() -> list[str]:
 
 def variables() -> list[str]:
     """Return the environment variables that are read, without Stretto's own."""
-    named = [*_with_keys(), *(name for name in plugins.names("backends") if name not in PROVIDERS)]
-    return [*map(key_variable_of, named), *map(url_variable_of, named), "HF_TOKEN"]
+    named = _with_keys()
+    return [*map(key_variable_of, named), *map(url_variable_of, named), *_variables_of_packages(), "HF_TOKEN"]
+
+
+def _variables_of_packages() -> Iterator[str]:
+    for name in plugins.names("backends"):
+        if name not in PROVIDERS and name != "local":
+            with suppress(StrettoError):  # the backend's own line says what is wrong
+                backend = plugins.load("backends", name)
+                yield from (
+                    getattr(backend, each) for each in ("key_variable", "url_variable") if hasattr(backend, each)
+                )
 
 
 def _of_package(name: str, environ: Mapping[str, str]) -> BackendCheck:

@@ -139,6 +139,7 @@ def _end(running: list[subprocess.Popen[bytes]]) -> None:
     while running:
         with suppress(OSError), running.pop() as process:  # closes its pipes; a broken one's rest cannot be written
             process.kill()
+            process.wait()  # also where a pipe that somebody closed cannot be closed again
 
 
 _renderers: weakref.WeakValueDictionary[str, Renderer] = weakref.WeakValueDictionary()

@@ -28,9 +28,13 @@ def kept_headers(headers: Mapping[str, str] | None, *secrets: str, retry_header:
 
     ``retry_header``: the server's own name for ``retry-after``.
     """
-    named = {name.lower(): redact(value[:_LONGEST_VALUE], *secrets) for name, value in (headers or {}).items()}
-    kept = {name: value for name, value in named.items() if _KEPT.match(name)}
-    return kept | ({"retry-after": named[retry_header.lower()]} if retry_header.lower() in named else {})
+    own = retry_header.lower()
+    kept = {
+        name.lower(): redact(value[:_LONGEST_VALUE], *secrets)
+        for name, value in (headers or {}).items()
+        if _KEPT.match(name.lower()) or (own and name.lower() == own)
+    }
+    return kept | {"retry-after": kept[own]} if own in kept else kept
 
 
 def number(value: str | None) -> float | None:
