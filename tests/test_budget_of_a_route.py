@@ -155,6 +155,7 @@ async def test_once_the_money_is_spent_no_further_call_is_made(priced):
     assert len(dear.calls) == 3
     assert answer.finish_reason == "budget"
     assert (answer.warnings[-1].code, answer.warnings[-1].part) == ("budget", "point-3")
+    assert all(value in answer.warnings[-1] for value in ("max_cost=0.05", ": 0.06 "))
 
 
 async def test_the_deadline_of_a_budget_ends_the_answer_too():

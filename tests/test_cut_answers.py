@@ -72,16 +72,13 @@ async def test_an_answer_whose_tokens_all_went_into_thoughts_is_cut_and_tells_th
     assert "at max_tokens=50, before any text was written. Allow more." in answer.warnings[-1]
 
 
-@pytest.mark.parametrize(
-    ("strategy", "code"),
-    [("direct", "budget"), ("consensus", "part_cut"), ("collaborate", "part_missing"), ("skeleton", "budget")],
-)
-async def test_thoughts_that_fill_the_budget_of_tokens_end_the_answer(strategy, code):
+@pytest.mark.parametrize("strategy", ["direct", "consensus", "skeleton"])
+async def test_thoughts_that_fill_the_budget_of_tokens_end_the_answer(strategy):
     script = {"": Reply("", finish_reason="length", reasoning_tokens=40)}
     answer = await ask(script, strategy=strategy, budget=Budget(max_tokens_total=2000))
     assert (answer.text, answer.finish_reason in ("length", "budget")) == ("", True)
     assert answer.usage.reasoning_tokens >= 40
-    assert answer.warnings[-1].code == code
+    assert (answer.warnings[-1].code, "max_tokens_total=2000" in answer.warnings[-1]) == ("budget", True)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +130,7 @@ async def test_a_direct_answer_cut_by_the_budget_of_tokens_says_so():
 async def test_a_refusal_says_so():
     answer = await ask({"": Reply("No.", finish_reason="refusal")}, strategy="direct")
     assert answer.finish_reason == "refusal"
-    assert [(warning.code, warning.part) for warning in answer.warnings] == [("refusal", "direct")]
+    assert [(warning.code, "The model" in warning) for warning in answer.warnings] == [("refusal", True)]
 
 
 async def test_a_point_cut_by_its_length_is_named_and_the_answer_is_not_whole():

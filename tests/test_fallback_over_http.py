@@ -121,7 +121,7 @@ async def test_an_empty_rest_is_asked_for_of_the_next_model(rest):
     assert (answer.text, answer.finish_reason) == ("Pump them up well and often.", "stop")
     assert [len(server.requests) for server in servers] == [1, 1, 1]
     (warning,) = answer.warnings
-    assert (warning.code, warning.part) == ("fallback", "direct")
+    assert (warning.code, warning.part, "continued" in warning) == ("fallback", "direct", True)
     assert warning.endswith("openai:b returned no text when asked for the rest.")
 
 

@@ -213,13 +213,12 @@ class _Rounds:
 
     def _close(self, running: RunningBranch) -> None:
         """End the answer with this round, whatever the model asked for."""
-        if self._alike >= self._most_alike:
+        if again := self._alike >= self._most_alike:
             why = f"it asked for the same with the same result {self._alike} times in a row"
         else:
             why = "the budget allows no more"
-        self.runner.warn(
-            f"The model had to answer with what it had after {self.called} calls of tools: {why}.", "budget"
-        )
+        warning = f"The model had to answer with what it had after {self.called} calls of tools: {why}."
+        self.runner.warn(warning, "tool" if again else "budget")
         if running.calls:
             running.use, running.outcome = "carried_out", replace(running.outcome, reason="budget")
 

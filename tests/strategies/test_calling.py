@@ -474,7 +474,11 @@ async def test_the_deadline_ends_a_call_and_keeps_what_is_written():
 
 async def test_an_endless_asker_has_to_answer_in_the_end():
     backend = ScriptedBackend(
-        lambda prompt: "Enough." if prompt.tool_choice == "none" else Reply(tool_calls=[call("weather", place="x")]),
+        lambda prompt: (
+            "Enough."
+            if prompt.tool_choice == "none"
+            else Reply(tool_calls=[call("weather", place=f"place {len(prompt.messages)}")])
+        ),
         capabilities=TOOLS,
     )
     answer = await ask(backend, weather, budget=Budget(max_tool_rounds=3))
@@ -490,7 +494,7 @@ async def test_a_model_that_asks_for_the_same_again_and_again_has_to_answer():
     )
     answer = await ask(backend, weather)
     assert (answer.text, len(backend.calls)) == ("Enough.", 4)
-    assert [(w.code, "3 times" in w) for w in answer.warnings] == [("budget", True)]
+    assert [(w.code, "3 times" in w) for w in answer.warnings] == [("tool", True)]
 
     left = iter(range(5))
 

@@ -35,7 +35,7 @@ async def test_a_group_with_a_wrong_number_of_results_is_asked_for_item_by_item(
     )
     answer = await ask(backend, WORDS)
     assert answer.text == "aa: single\nbb: single\ncc: single\ndd: x\nee: y\nff: z"
-    assert [warning.code for warning in answer.warnings] == ["part_missing"]
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
 
 
 async def test_what_a_group_wrote_before_it_broke_off_is_kept_and_only_the_rest_is_asked_for():
@@ -45,7 +45,7 @@ async def test_what_a_group_wrote_before_it_broke_off_is_kept_and_only_the_rest_
     )
     answer = await ask(backend, WORDS)
     assert answer.text == "aa: A\nbb: B\ncc: single\ndd: x\nee: y\nff: z"
-    assert [warning.code for warning in answer.warnings] == ["part_missing"]
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
     assert answer.finish_reason == "stop"
 
 
@@ -57,7 +57,7 @@ async def test_without_a_call_left_what_a_group_wrote_is_kept_and_what_is_missin
     assert lines[:2] == ["aa: A", "bb: B"]
     assert lines[2] == "cc: [could not be written]"
     assert lines[3:] == ["dd: x", "ee: y", "ff: z"]
-    assert [(w.code, w.part) for w in answer.warnings] == [("part_missing", "item-1-3"), ("budget", "item-3")]
+    assert [(w.code, w.part) for w in answer.warnings] == [("strategy", "item-1-3"), ("budget", "item-3")]
     assert len(backend.calls) == 2
 
 
@@ -133,7 +133,7 @@ async def test_only_the_wrong_result_of_a_group_is_asked_for_alone(wrong):
     )
     answer = await ask(backend, WORDS)
     assert answer.text == "aa: A\nbb: single\ncc: C\ndd: D\nee: E\nff: F"
-    assert ["1 of 3 results" in w for w in answer.warnings if w.code == "part_missing"] == [True]
+    assert ["1 of 3 results" in w for w in answer.warnings if w.code == "strategy"] == [True]
     assert len(backend.calls) == 3
 
 

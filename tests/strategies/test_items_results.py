@@ -161,7 +161,7 @@ async def test_what_is_no_label_twice_is_reported_with_its_entry():
     answer = await ask(ScriptedBackend({**GOOD, "": "You are to classify the review."}), REVIEWS)
     assert answer.text.startswith("Great tent.: [could not be written]\n")
     (warning,) = answer.warnings
-    assert (warning.code, warning.part, "positive, negative" in warning) == ("part_missing", "item-1", True)
+    assert (warning.code, warning.part, "Ask a stronger model" in warning) == ("part_missing", "item-1", True)
     left_out = await ask(ScriptedBackend({**GOOD, "": "Great tent."}), REVIEWS, on_missing="omit")
     assert left_out.text == "The zip broke.: negative\nWould buy again.: positive"
 

@@ -97,7 +97,7 @@ async def test_the_only_point_there_was_time_for_is_shown_with_its_title():
     stuck = Reply(chunks=["1. Tyres\n", "never"], chunk_delay_s=3600)
     answer, _ = await ask(ScriptedBackend(script(stuck)), deadline_s=30)
     assert (answer.text, answer.finish_reason) == ("1. **Tyres**: Pump them.", "deadline")
-    assert [(w.code, w.part) for w in answer.warnings] == [("part_cut", "outline")]
+    assert [(w.code, w.part) for w in answer.warnings] == [("deadline", "outline")]
 
 
 @pytest.mark.parametrize("second", ["Oil it.", Reply("No, sorry.", finish_reason="refusal")])
@@ -140,7 +140,7 @@ async def test_the_half_title_of_an_outline_that_the_deadline_ended_is_no_point(
     slow = Reply(chunks=["1. Tyres\n2. Chain\n3. Bra", "kes"], chunk_delay_s=3600)
     answer, _ = await ask(ScriptedBackend(script(slow)), deadline_s=30)
     assert [branch.heading for branch in answer.branches if branch.kind == "section"] == ["Tyres", "Chain"]
-    assert (answer.warnings[0].code, answer.warnings[0].part) == ("part_cut", "outline")
+    assert (answer.warnings[0].code, answer.warnings[0].part) == ("deadline", "outline")
 
 
 async def test_a_long_outline_is_cut_with_a_warning():
@@ -157,13 +157,13 @@ async def test_a_number_of_points_that_is_asked_for_is_demanded_of_the_outline_a
     assert "exactly 5 points, as the question asks for" in backend.calls[0][0].messages[-1].content
     assert "about 100 words" in backend.calls[1][0].messages[-1].content
     assert sum(branch.kind == "section" for branch in answer.branches) == 5
-    assert [(w.code, w.part) for w in answer.warnings] == [("part_missing", "outline")]
+    assert [(w.code, "first 5 " in w) for w in answer.warnings] == [("part_missing", True)]
 
 
 async def test_fewer_points_than_asked_for_are_written_with_a_warning():
     answer, _ = await ask(ScriptedBackend(script()), question="Give me exactly 5 points on bicycles.")
     assert answer.text.endswith("3. **Brakes**: Test them.")
-    assert [(w.code, w.part) for w in answer.warnings] == [("part_missing", None)]
+    assert [(w.code, w.startswith("5 ")) for w in answer.warnings] == [("part_missing", True)]
 
 
 async def test_a_prompt_injection_in_a_title_stays_a_title():

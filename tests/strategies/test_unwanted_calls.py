@@ -30,7 +30,7 @@ async def test_points_that_call_tools_keep_their_text():
     answer, kinds = await asked(script, "Name two drinks.", strategy="skeleton", strategy_options={"form": "points"})
     assert (answer.strategy, answer.finish_reason, answer.tool_calls) == ("skeleton", "stop", ())
     assert answer.text.count("It is good for you.") == 2
-    assert [(w.code, w.part) for w in answer.warnings] == [("tool", "outline")]
+    assert [(w.code, w.part) for w in answer.warnings] == [("tool", None)]
     assert "tool_call_delta" not in kinds
 
 

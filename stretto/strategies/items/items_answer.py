@@ -261,7 +261,7 @@ class _Items:
         if None in results or not right:
             runner.warn(
                 f"{running.spec.title!r} {_lost(running, len(group), len(found), len(kept), wrong, right=right)}",
-                "part_missing",
+                "part_missing" if kept and not right else "strategy",  # what is asked for again may still come
                 part=running.spec.id,
             )
         singles = [

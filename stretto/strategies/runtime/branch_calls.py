@@ -288,7 +288,6 @@ class BranchCalls:
             self._warn_once(
                 f"{running.writers[-1].backend.name} called tools in a part of the answer; the calls were left out.",
                 "tool",
-                part=running.spec.id,
             )
 
     async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:

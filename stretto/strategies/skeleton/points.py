@@ -23,6 +23,7 @@ from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.parts import THINKING, notes_for, part_options, room_of, share_of, warn_of_limits
 from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.runtime.shortfall import code_of
 from stretto.strategies.skeleton.outline import CANCEL_LINE, OutlineParser, Point
 from stretto.strategies.skeleton.points_text import EXPECTED_POINTS, INDENTS, PointText, label, words_for
 from stretto.values.answer import REFUSALS, Branch
@@ -139,12 +140,14 @@ class PointsAnswer:
             warning = f"The outline had more than {self._most} points; the first {self._most} are written."
             self._runner.warn(warning, "part_missing", part=part)
         elif outline.exception is not None:
-            self._runner.warn(f"The outline broke off after {after}: {outline.exception}", "part_cut", part=part)
+            code = code_of(outline, self._request, "part_cut")
+            self._runner.warn(f"The outline broke off after {after}: {outline.exception}", code, part=part)
             if self._wanted is None or count < self._wanted:
                 outline.use = "lacking"
         elif _was_cut_short(outline) and (self._wanted is None or count < self._wanted):
             warning = f"The outline was cut after {after}, so points may be missing."
-            self._runner.warn(f"{warning} Allow more tokens, or ask with strategy='direct'.", "part_cut", part=part)
+            code = code_of(outline, self._request, "part_cut")
+            self._runner.warn(f"{warning} Allow more tokens, or ask with strategy='direct'.", code, part=part)
             outline.use = "lacking"
         elif self._wanted and count < self._wanted:
             self._runner.warn(f"{self._wanted} points are asked for, and the outline had {count}.", "part_missing")

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -283,6 +284,13 @@ def test_lossy_takes_what_is_above_alpha_as_it_is():
 def test_options_that_make_no_sense_are_refused(bad):
     with pytest.raises(SettingsError, match="cannot be used"):
         LexicalOptions(**bad)
+
+
+def test_only_the_lossy_form_takes_what_was_not_verified(monkeypatch):
+    monkeypatch.setattr("stretto.local_engine.research.lexical.pads.attach", lambda _: 3)
+    equipment = DraftEquipment(model=SimpleNamespace(device=torch.device("cpu")))
+    names = "lexical", "lexical_lossy"
+    assert tuple(DRAFTERS[name](equipment).name for name in names) == names
 
 
 @pytest.mark.thorough
