@@ -39,16 +39,16 @@ def test_what_is_compiled_ahead_is_all_that_answers_run(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}
     ask = ["-m", "stretto.cli", "ask", "How many days has a week?", "--quiet", "--model", "local:pocket"]
     found = []
-    for program in (["-m", "stretto.local_engine.measuring.ahead"], ask, [*ask, "--decoding", "lexical"]):
+    for program in (["-m", "stretto.local_engine.measuring.ahead"], ask):
         done = subprocess.run([sys.executable, *program], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout
         assert done.stderr == ""
         found.append(sorted(path.name for path in tmp_path.rglob("*.code")))
-    assert found[1] == found[2] == found[0]
-    of_heads = {"compiled.eagle.run"}  # compiled where a model has one
-    assert {name.rsplit("-", 1)[0] for name in found[0]} == kept_functions() - of_heads
+    assert found[1] == found[0]
+    named = {"compiled.eagle.run", "compiled.units.learn", "compiled.units.plan"}  # of a head, and of `lexical`
+    assert {name.rsplit("-", 1)[0] for name in found[0]} == kept_functions() - named
     ready = {path.stem: set(json.loads(path.read_text())) for path in tmp_path.rglob("*.ready")}
-    assert set(ready) >= parts_of("local:pocket")  # and what its adapters need
+    assert set(ready) >= parts_of("local:pocket")
     assert set().union(*ready.values()) == set(found[0])
 
 

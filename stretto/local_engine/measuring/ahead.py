@@ -22,7 +22,6 @@ def main(arguments: list[str] | None = None) -> None:
         from rich.console import Console  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment  # noqa: PLC0415
         from stretto.local_engine.drafting.suffix import DRAFTING  # noqa: PLC0415
         from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING  # noqa: PLC0415
         from stretto.local_engine.kernels.compiling.compiler import compile_now, try_again  # noqa: PLC0415
@@ -40,9 +39,6 @@ def main(arguments: list[str] | None = None) -> None:
             done = compile_now([CHOOSING, DRAFTING])
             model = load_model(find_source(name), cuda_graphs=False)  # compiles its forward
             agrees = model.comparison is None or model.comparison.finish()  # else it would run after the first answer
-            for method in METHODS.values():
-                if method.adapter and model.folder is not None and (model.folder / method.adapter).exists():
-                    method.make(DraftEquipment(model=model))  # compiles what its adapter needs
             finish()
     except StrettoError as error:
         raise SystemExit(str(error)) from None
