@@ -76,9 +76,17 @@ async def test_an_answer_whose_tokens_all_went_into_thoughts_is_cut_and_tells_th
 async def test_thoughts_that_fill_the_budget_of_tokens_end_the_answer(strategy):
     script = {"": Reply("", finish_reason="length", reasoning_tokens=40)}
     answer = await ask(script, strategy=strategy, budget=Budget(max_tokens_total=2000))
-    assert (answer.text, answer.finish_reason in ("length", "budget")) == ("", True)
+    assert (answer.text, answer.finish_reason) == ("", "budget")
     assert answer.usage.reasoning_tokens >= 40
     assert (answer.warnings[-1].code, "max_tokens_total=2000" in answer.warnings[-1]) == ("budget", True)
+
+
+@pytest.mark.parametrize(("strategy", "kind"), [("consensus", "sample"), ("collaborate", "proposal")])
+async def test_a_share_of_the_budget_of_tokens_ends_a_version_as_the_budget_does(strategy, kind):
+    budget = Budget(max_tokens_total=900)
+    answer = await ask({"": " ".join(map(str, range(900)))}, strategy=strategy, budget=budget)
+    assert {branch.finish_reason for branch in answer.branches if branch.kind == kind} == {"budget"}
+    assert {branch.finish_reason for branch in (await ask({"": "word"}, strategy=strategy)).branches} == {"stop"}
 
 
 @pytest.mark.parametrize(

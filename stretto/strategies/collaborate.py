@@ -271,13 +271,13 @@ async def _gather(
 def _start(
     request: Request, runner: Runner, options: CollaborateOptions, proposers: list[Backend], ends: Queue[RunningBranch]
 ) -> list[RunningBranch]:
-    total, until = request.budget.max_tokens_total, options.proposals_s
+    own, total, until = request.options.max_tokens, request.budget.max_tokens_total, options.proposals_s
     if until is None and request.deadline_s is not None:
         until = _SHARE_OF_DEADLINE * request.deadline_s
     changes: dict[str, object] = {"response_format": None}  # only the answer has to fit it
     if total is not None:  # each is written once, and read once
         room = max(LEAST_ANSWER, total // (2 * len(proposers) + 1) - prompt_tokens(request))
-        changes["max_tokens"] = min(room, request.options.max_tokens or room)
+        changes["max_tokens"] = min(room, own or room)
     others = [each for each in runner.fallback.models if all(each is not other for other in proposers)]
     drafts: Counter[int] = Counter()
     several = Counter(map(id, proposers))
@@ -295,6 +295,7 @@ def _start(
             on_end=ends.add,
             watch=TextGuard,
             deadline_s=math.inf if until is None else until,
+            budgeted=changes.get("max_tokens", own) != own,
             backend=backend,
             successors=others,
         )

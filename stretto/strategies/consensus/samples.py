@@ -91,7 +91,7 @@ def start_samples(
     samples: list[Sample] = []
     finished: list[Trace] = []
     changes = _changes(request, runner, options, number)
-    keep = request.options.logprobs is not None
+    keep, own = request.options.logprobs is not None, request.options.max_tokens
     ends_weak = options.ends_weak and not request.reproducible  # the threshold depends on which samples have ended
 
     def start(place: int) -> None:
@@ -126,6 +126,7 @@ def start_samples(
             watch=watch,
             standalone=False,
             version=place + 1,
+            budgeted=changes.get("max_tokens", own) != own,
         )
         samples.append(Sample(runner.start(spec), Trace(options.window)))
 

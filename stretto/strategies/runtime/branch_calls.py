@@ -94,9 +94,11 @@ class BranchCalls:
             outcome = await self._send_within(running, replace(call, options=options), tokens)
         wanted = running.spec.options.max_tokens
         has_less = room is not None and (wanted is None or room < wanted)
-        if outcome.reason == "length" and outcome.limit is None and has_less:
+        if outcome.reason != "length" or outcome.limit is not None:
+            return outcome
+        if has_less:
             return replace(outcome, limit="answer")
-        return outcome
+        return replace(outcome, reason="budget") if running.spec.budgeted else outcome
 
     async def take(self, running: RunningBranch, pieces: AsyncIterator[str]) -> bool:
         """Write text that another branch's call produces for this one, as far as its watch lets it pass.

@@ -78,6 +78,7 @@ class BranchSpec:
             none if ``backend`` is given.
         on_call: receives each complete tool call with its index; its fragments are then not reported as events.
         work: writes it, if no model does.
+        budgeted: its ``max_tokens`` is its share of the answer's budget, which ends it there.
         ledger: of its budget, which is part of the answer's.
         given: its text, written by another branch's call. If that ends with a `StrettoError`, or is spoiled, a
             separate call asks for the rest.
@@ -106,6 +107,7 @@ class BranchSpec:
     watch: Callable[[], TextWatch] | None = None
     standalone: bool = False
     version: int = 0
+    budgeted: bool = False
     ledger: Ledger | None = None
     given: Callable[[], AsyncGenerator[str]] | None = None
     backend: Backend | None = None

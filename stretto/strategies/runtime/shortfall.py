@@ -35,7 +35,7 @@ def shortfalls(branches: Iterable[RunningBranch], request: Request) -> list[Answ
             names.append(name)
         text = f"{named(names)} {'was' if len(names) == 1 else 'were'} cut {how}"
         found[f" {how}"] = AnswerWarning(
-            text, code_of(running, request, "part_cut"), running.spec.id if len(names) == 1 else None
+            text, code_of(running, "part_cut"), running.spec.id if len(names) == 1 else None
         )
     return list(found.values())
 
@@ -44,9 +44,7 @@ def shortfall(running: RunningBranch, request: Request) -> AnswerWarning | None:
     """Return why a part of the answer is incomplete, and the remedy; ``None`` if it is complete."""
     name, part = called(running), running.spec.id
     if running.exception is not None:
-        return AnswerWarning(
-            f"{name} is incomplete: {running.exception}", code_of(running, request, "part_missing"), part
-        )
+        return AnswerWarning(f"{name} is incomplete: {running.exception}", code_of(running, "part_missing"), part)
     match running.finish_reason:
         case "refusal":
             text = "The model refused to answer. Ask in other words, or ask another model."
@@ -55,19 +53,12 @@ def shortfall(running: RunningBranch, request: Request) -> AnswerWarning | None:
             text = "The filter of the model's server stopped the answer. Ask in other words, or ask another model."
             return AnswerWarning(text, "refusal", part)
     how = cut(running, request)
-    return None if how is None else AnswerWarning(f"{name} was cut {how}", code_of(running, request, "part_cut"), part)
+    return None if how is None else AnswerWarning(f"{name} was cut {how}", code_of(running, "part_cut"), part)
 
 
-def code_of(running: RunningBranch, request: Request, otherwise: WarningCode) -> WarningCode:
+def code_of(running: RunningBranch, otherwise: WarningCode) -> WarningCode:
     """Return the code for what cut a part, or ``otherwise``."""
-    return "budget" if _has_share(running, request) else _CODES.get(running.finish_reason, otherwise)
-
-
-def _has_share(running: RunningBranch, request: Request) -> bool:
-    """Return whether a sample was cut at its share of the budget's tokens."""
-    own, shared = request.options.max_tokens, request.budget.max_tokens_total is not None
-    at_limit = running.finish_reason == "length" and running.spec.options.max_tokens != own
-    return shared and at_limit and running.spec.kind == "sample"
+    return _CODES.get(running.finish_reason, otherwise)
 
 
 def cut(running: RunningBranch, request: Request) -> str | None:
@@ -117,9 +108,6 @@ def _place(running: RunningBranch, request: Request) -> tuple[str, str]:
         return f"at max_tokens={most}", "Allow more."
     if request.part_tokens in (most, most - THINKING):
         return f"at part_tokens={request.part_tokens}", "Allow more."
-    whole = f"max_tokens={own}" if own is not None and running.spec.kind != "direct" else ""
-    if _has_share(running, request):
-        whole = f"max_tokens_total={request.budget.max_tokens_total}"
-    if whole:
-        return f"at {most} tokens, its share of {whole}", "Allow more."
+    if own is not None and running.spec.kind != "direct":
+        return f"at {most} tokens, its share of max_tokens={own}", "Allow more."
     return f"at {most} tokens, the limit of a part", "Ask for longer parts, or with strategy='direct'."

@@ -134,19 +134,17 @@ class PointsAnswer:
         if self._titles.wrong:
             titles, causes = (", ".join(dict.fromkeys(each)) for each in zip(*self._titles.wrong, strict=True))
             self._runner.warn(f"Titles of the outline were left out ({titles}): {causes}.", "part_missing")
-        count, part = len(self._known), outline.spec.id
+        count, part, code = len(self._known), outline.spec.id, code_of(outline, "part_cut")
         after = "one point" if count == 1 else f"{count} points"
         if self._cut:
             warning = f"The outline had more than {self._most} points; the first {self._most} are written."
             self._runner.warn(warning, "part_missing", part=part)
         elif outline.exception is not None:
-            code = code_of(outline, self._request, "part_cut")
             self._runner.warn(f"The outline broke off after {after}: {outline.exception}", code, part=part)
             if self._wanted is None or count < self._wanted:
                 outline.use = "lacking"
         elif _was_cut_short(outline) and (self._wanted is None or count < self._wanted):
             warning = f"The outline was cut after {after}, so points may be missing."
-            code = code_of(outline, self._request, "part_cut")
             self._runner.warn(f"{warning} Allow more tokens, or ask with strategy='direct'.", code, part=part)
             outline.use = "lacking"
         elif self._wanted and count < self._wanted:
