@@ -11,7 +11,7 @@ QUESTION = "How do I look after a bicycle?"
 
 
 async def test_another_chat_model_goes_on_in_mid_stream():
-    broken = HttpReply("Oil it now and then.", fault=Fault("reset", after=3))
+    broken = HttpReply("Oil it now and then.", fault=Fault("cut", after=3))
     async with ScriptedServer(broken) as first, ScriptedServer("now and then.") as second:
         inner, other = (ChatOpenAI(model="m", base_url=each.openai_url, api_key="any") for each in (first, second))
         chat = ChatStretto(backend=inner, fallback=[other], strategy="direct")
